@@ -1,0 +1,3 @@
+from queuectl.cli import main
+
+main()

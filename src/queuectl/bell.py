@@ -1,0 +1,99 @@
+"""A worker's bell: one named pipe that says both "wake up" and "I am alive".
+
+Whoever has news writes a byte into it. Whoever wants to know if the worker lives opens it for writing: the
+kernel refuses with ENXIO as soon as no process holds the reading end, so a killed worker is known to be gone
+at once, a stopped one (SIGSTOP) is known to live, and no clock and no reusable pid is involved.
+"""
+
+from __future__ import annotations
+
+import os
+
+_RING = os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Bell:
+    """The worker's own end. Closing it, or dying, tells everyone."""
+
+    def __init__(self, folder: str, worker_id: str) -> None:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        self.path = os.path.join(folder, worker_id)
+        os.mkfifo(self.path, 0o600)
+        self._reader = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        # Our own writer keeps the pipe from reporting end-of-file each time a ringer closes his.
+        self._keeper = os.open(self.path, _RING)
+
+    def fileno(self) -> int:
+        return self._reader
+
+    def clear(self) -> None:
+        """Forget the rings so far."""
+        try:
+            while len(os.read(self._reader, 4096)) == 4096:
+                pass
+        except BlockingIOError:
+            pass
+
+    def close(self) -> None:
+        _remove(self.path)
+        os.close(self._keeper)
+        os.close(self._reader)
+
+
+def ring(folder: str) -> int:
+    """Wake every worker that listens in this folder; how many there were."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return 0
+    return sum(ring_one(folder, name) for name in names)
+
+
+def ring_one(folder: str, worker_id: str) -> bool:
+    """Wake one worker. False if it is dead."""
+    try:
+        pipe = os.open(os.path.join(folder, worker_id), _RING)
+    except OSError:  # ENXIO: nobody reads, the worker is gone; ENOENT: it left in good order
+        return False
+    try:
+        os.write(pipe, b"!")
+    except BlockingIOError:  # full of unheard rings: it will wake up all the same
+        pass
+    finally:
+        os.close(pipe)
+    return True
+
+
+def answers(folder: str, worker_id: str) -> bool:
+    """Does this worker live? It is not woken by the question."""
+    try:
+        os.close(os.open(os.path.join(folder, worker_id), _RING))
+    except OSError:
+        return False
+    return True
+
+
+def anyone(folder: str) -> bool:
+    """Does any worker live?"""
+    try:
+        return any(answers(folder, name) for name in os.listdir(folder))
+    except FileNotFoundError:
+        return False
+
+
+def sweep(folder: str) -> None:
+    """Remove the pipes of the dead."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return
+    for name in names:
+        if not answers(folder, name):
+            _remove(os.path.join(folder, name))
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass

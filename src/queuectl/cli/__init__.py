@@ -1,0 +1,66 @@
+"""The command line. `main` decides how much to load, and turns every error into one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from queuectl.errors import QueuectlError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+INTERRUPTED = 130
+
+
+def main() -> NoReturn:
+    """The `queuectl` command."""
+    code = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = _reader_left()
+    os._exit(code)  # nothing is left to do, and tearing the interpreter down takes longer than most commands
+
+
+def run(args: list[str]) -> int:
+    """Carry out one command; its exit code."""
+    try:
+        if args[:1] == ["enqueue"]:
+            from queuectl.cli import quick
+
+            if (code := quick.enqueue(args[1:])) is not None:
+                return code
+        from queuectl.cli import app
+
+        return app.run(args)
+    except QueuectlError as error:
+        return _complain(error.message, error.hint, error.exit_code)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        return _reader_left()
+    except Exception as error:
+        if os.environ.get("QUEUECTL_DEBUG"):
+            raise
+        return _complain(
+            f"this is a bug in queuectl: {type(error).__name__}: {error}",
+            "run it again with QUEUECTL_DEBUG=1 and report what it prints",
+            1,
+        )
+
+
+def _complain(message: str, hint: str, code: int) -> int:
+    from queuectl.cli.render import visible
+
+    line = f"Error: {message}" + (f". Hint: {hint}" if hint else "")
+    sys.stderr.write(visible(line) + "\n")
+    sys.stderr.flush()
+    return code
+
+
+def _reader_left() -> int:
+    """`queuectl list | head -1`: whoever read our output has seen enough."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 0

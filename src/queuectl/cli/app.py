@@ -1,0 +1,136 @@
+"""The click side of the command line: the root command, shared options, and loading a group only when called."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from queuectl import __version__, newjob
+from queuectl.errors import InvalidInput
+from queuectl.store import Store, open_store
+
+# Each command and the module it lives in, in the order in which help shows them.
+COMMANDS = {
+    "enqueue": "enqueue",
+    "worker": "worker",
+    "status": "overview",
+    "list": "jobs",
+    "show": "jobs",
+    "logs": "follow",
+    "history": "jobs",
+    "explain": "jobs",
+    "wait": "follow",
+    "cancel": "jobs",
+    "dlq": "dlq",
+    "metrics": "overview",
+    "config": "config",
+    "prune": "upkeep",
+    "reset": "upkeep",
+    "backup": "upkeep",
+    "doctor": "upkeep",
+    "completion": "completion",
+}
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Root(click.Group):
+    """Knows its commands by name and imports the one that is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"queuectl.cli.{COMMANDS[cmd_name]}")
+        command = getattr(module, f"{cmd_name}_command")
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from queuectl.errors import did_you_mean
+
+            raise InvalidInput(f'there is no command "{args[0]}"', did_you_mean(args[0], list(COMMANDS)))
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=Root,
+    name="queuectl",
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="The queue is a file: --db, else $QUEUECTL_DB, else queue.db in your data folder.",
+)
+@click.option("--db", metavar="PATH", help="The queue to use: a path or sqlite:///…")
+@click.version_option(__version__, prog_name="queuectl", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(ctx: click.Context, db: str | None) -> None:
+    """A durable background job queue for shell commands."""
+    ctx.obj = db
+    if ctx.invoked_subcommand is None:
+        from queuectl.cli.overview import welcome
+
+        welcome(db)
+
+
+def run(args: list[str]) -> int:
+    """Carry out one command; its exit code. Click's own complaints become ours."""
+    try:
+        code = cli.main(args, prog_name="queuectl", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.exceptions.Abort:
+        return 130
+    except click.UsageError as error:
+        raise InvalidInput(error.format_message().rstrip(".").replace("\n", " "), _usage_hint(error, args)) from None
+    except click.ClickException as error:
+        raise InvalidInput(error.format_message().rstrip("."), "see queuectl --help") from None
+
+
+def _usage_hint(error: click.UsageError, args: list[str]) -> str:
+    command = error.ctx.command_path if error.ctx else "queuectl"
+    if isinstance(error, click.NoSuchOption) and command == "queuectl enqueue":
+        words = [word for word in args[1:] if word != "--"]
+        return f"to enqueue a command that has options, put -- before it: queuectl enqueue -- {newjob.quote(words)}"
+    return f"see {command} --help"
+
+
+# -- what commands share ---------------------------------------------------------------------------------
+
+
+def with_store(command: F) -> F:
+    """Give a command `--db` and the opened store as its first argument."""
+
+    @click.option("--db", metavar="PATH", help="The queue to use.")
+    @click.pass_context
+    @functools.wraps(command)
+    def opened(ctx: click.Context, /, db: str | None, **options: Any) -> Any:
+        store = open_store(chosen_db(ctx, db))
+        try:
+            return command(store, **options)
+        finally:
+            store.close()
+
+    return opened  # type: ignore[return-value]
+
+
+def chosen_db(ctx: click.Context, db: str | None) -> str | None:
+    """`--db` may stand before or after the command's name."""
+    return db if db is not None else ctx.find_root().obj
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+jsonl_option = click.option("--jsonl", is_flag=True, help="Print one JSON object a line.")
+
+
+def job_ids(store: Store, texts: tuple[str, ...]) -> list[str]:
+    """The full ids meant by what was typed, each once."""
+    return list(dict.fromkeys(store.views.resolve(text) for text in texts))

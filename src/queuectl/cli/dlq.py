@@ -1,0 +1,72 @@
+"""The dead letter queue: jobs that have used up their attempts."""
+
+from __future__ import annotations
+
+import click
+
+from queuectl.cli.app import job_ids, json_option, jsonl_option, with_store
+from queuectl.cli.jobs import show_table
+from queuectl.cli.render import emit_list, note, say
+from queuectl.errors import Conflict, InvalidInput
+from queuectl.store import Store
+
+
+@click.group("dlq")
+def dlq_command() -> None:
+    """Jobs that failed too often: look at them, run them again, or delete them."""
+
+
+@dlq_command.command("list")
+@click.option(
+    "-n", "--limit", type=click.IntRange(min=0), default=50, show_default=True, help="At most so many; 0: all."
+)
+@json_option
+@jsonl_option
+@with_store
+def list_dead(store: Store, limit: int, as_json: bool, jsonl: bool) -> None:
+    """List the dead jobs, the newest first."""
+    jobs = store.views.jobs(state="dead", limit=limit or -1)
+    if as_json or jsonl:
+        emit_list((job.as_json() for job in jobs), jsonl)
+    elif jobs:
+        show_table(jobs)
+        note("Run them again: queuectl dlq retry ID… (or --all)")
+    else:
+        note("The dead letter queue is empty.")
+
+
+@dlq_command.command("retry")
+@click.argument("jobs", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Every dead job.")
+@with_store
+def retry_dead(store: Store, jobs: tuple[str, ...], everything: bool) -> None:
+    """Run dead jobs again, with no attempts spent."""
+    if bool(jobs) == everything:
+        raise InvalidInput("retry what?", "give job ids, or --all")
+    retried = store.retry(None if everything else job_ids(store, jobs))
+    if len(retried) <= 10:
+        for id in retried:
+            say(f"Job {id} is pending again.")
+    else:
+        say(f"{len(retried):,} jobs are pending again.")
+    if not retried:
+        note("The dead letter queue is empty.")
+
+
+@dlq_command.command("purge")
+@click.argument("jobs", nargs=-1)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@with_store
+def purge_dead(store: Store, jobs: tuple[str, ...], yes: bool) -> None:
+    """Delete dead jobs for good, with their history and logs: these, or all."""
+    ids = job_ids(store, jobs)
+    for job in (store.views.job(id) for id in ids):
+        if job.state != "dead":
+            raise Conflict(
+                f'job "{job.id}" is {job.state}, not dead', "only jobs in the dead letter queue can be purged"
+            )
+    count = len(ids) if ids else store.views.counts()["dead"]
+    if count and not yes:
+        click.confirm(f"Delete {count:,} dead jobs with their history and logs?", abort=True, err=True)
+    deleted = store.purge_dead(ids or None)
+    say(f"Deleted {deleted:,} dead jobs.")

@@ -1,0 +1,43 @@
+"""`queuectl enqueue`: every option of it. What it does is in submit.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from queuectl.cli.app import chosen_db
+from queuectl.cli.submit import submit
+
+
+@click.command("enqueue")
+@click.argument("words", nargs=-1, metavar="[COMMAND | JSON | -]...")
+@click.option("--id", help="Its id; generated if not given.")
+@click.option("-q", "--queue", help="The queue it goes to.  [default: default]")
+@click.option("-p", "--priority", type=int, help="Higher runs first.  [default: 0]")
+@click.option("--max-retries", type=int, help="Failed runs allowed before it is dead.")
+@click.option("--backoff-base", type=float, help="Seconds before the first retry; later ones take powers of it.")
+@click.option("--timeout", metavar="DURATION", help="Kill a run after this long: 90, 5m, 1h30m.")
+@click.option("--at", metavar="TIME", help='Not before: "09:00", "tomorrow 9:00", "2026-11-16 09:00", ISO 8601.')
+@click.option("--delay", metavar="DURATION", help="Not before this much time has passed.")
+@click.option("--cwd", metavar="FOLDER", help="Where it runs.  [default: here]")
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable for its environment; repeatable.")
+@click.option("--tag", "tags", multiple=True, help="A word to find it by; repeatable.")
+@click.option("-f", "--file", metavar="FILE", help="Many jobs, one JSON object a line; - is standard input.")
+@click.option("--lines", is_flag=True, help="The file or input holds plain commands, one a line.")
+@click.option("--wait", is_flag=True, help="Follow it to its end, and exit with its exit code.")
+@click.option("--quiet", is_flag=True, help="Print the id only.")
+@click.option("--json", is_flag=True, help="Print the stored job as JSON.")
+@click.option("--db", metavar="PATH", help="The queue to use.")
+@click.pass_context
+def enqueue_command(ctx: click.Context, /, db: str | None, **options: Any) -> int:
+    """Store a job, to be run by a worker.
+
+    \b
+    queuectl enqueue 'make -j2 && ./run'            one word is shell text
+    queuectl enqueue -- cp "a b" /tmp               several words are quoted for you
+    queuectl enqueue '{"command": "true", "priority": 5}'
+    queuectl enqueue -f jobs.jsonl                  many at once, all or nothing
+    find . -name '*.wav' -printf 'flac %p\\n' | queuectl enqueue --lines -
+    """
+    return submit(db=chosen_db(ctx, db), **options)

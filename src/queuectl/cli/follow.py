@@ -1,0 +1,122 @@
+"""Watching jobs: `logs` and `wait`, and the `--wait` of enqueue."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from queuectl import bell, logs, times
+from queuectl.cli.app import job_ids, with_store
+from queuectl.cli.render import emit_json, note, paint, visible_lines
+from queuectl.cli.submit import NO_WORKER
+from queuectl.errors import InvalidInput
+from queuectl.lifecycle import exit_status
+from queuectl.model import Event, Job
+from queuectl.store import Store
+
+
+@click.command("logs")
+@click.argument("job")
+@click.option("-f", "--follow", "follow", is_flag=True, help="Go on until the job has finished.")
+@click.option("-n", "--tail", type=click.IntRange(min=0), help="Only the last lines.")
+@click.option("--raw", is_flag=True, help="Print control characters as they are, even on a terminal.")
+@with_store
+def logs_command(store: Store, job: str, follow: bool, tail: int | None, raw: bool) -> None:
+    """Show what a job printed, in all its runs; live if it runs."""
+    found = store.views.job(job)
+    if follow and not found.finished:
+        _warn_if_nobody_works(store)
+    data = logs.read(found.log_path, tail)
+    if data is not None:
+        _show(data, raw)
+    if follow:
+        start = len(data) if data is not None and tail is None else _size(found.log_path)
+        for chunk in logs.follow(found.log_path, start, lambda: store.views.job(found.id).finished):
+            _show(chunk, raw)
+    if logs.read(found.log_path, 1) is None:
+        _show_silent_runs(store, found)
+
+
+@click.command("wait")
+@click.argument("jobs", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All jobs that have not finished yet.")
+@click.option("--timeout", metavar="DURATION", help="Give up after this long, with exit code 124.")
+@with_store
+def wait_command(store: Store, jobs: tuple[str, ...], everything: bool, timeout: str | None) -> int:
+    """Wait until jobs have finished. Exit code 0 if all completed, 1 if one did not, 124 on timeout."""
+    if bool(jobs) == everything:
+        raise InvalidInput("wait for what?", "give job ids, or --all")
+    ids = store.views.unfinished() if everything else job_ids(store, jobs)
+    return wait_for(store, ids, None if timeout is None else times.parse_duration(timeout))
+
+
+def wait_for(store: Store, ids: list[str], timeout: float | None) -> int:
+    if any(state in ("pending", "failed") for state in store.views.states(ids).values()):
+        _warn_if_nobody_works(store)
+    states = store.views.wait(ids, timeout)
+    bad = [id for id in ids if states.get(id) != "completed"]
+    for id in bad[:10]:
+        note(f"Job {id} is {states.get(id, 'gone (pruned)')}.")
+    if len(bad) > 10:
+        note(f"… and {len(bad) - 10:,} more did not complete.")
+    return 1 if bad else 0
+
+
+def follow_to_the_end(store: Store, id: str, json: bool, quiet: bool) -> int:
+    """Show a job's output as it comes; the exit code is the job's own."""
+    job = store.views.job(id)
+    for chunk in logs.follow(job.log_path, 0, lambda: store.views.job(id).finished):
+        if not json and not quiet:
+            _show(chunk, raw=False)
+    job = store.views.job(id)
+    if json:
+        emit_json(job.as_json())
+    elif not quiet:
+        took = f" in {times.span(job.duration_ms / 1000)}" if job.duration_ms is not None else ""
+        note(f"Job {id} {job.state}{took}" + (f": {job.error}." if job.error else "."))
+    return exit_status(job.state, job.exit_code, job.signal, job.error)
+
+
+def _show(data: bytes, raw: bool) -> None:
+    """Bytes as they are into a pipe; on a terminal nothing that could act on it."""
+    if raw or not sys.stdout.isatty():
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    for line in data.decode("utf-8", "replace").splitlines(keepends=True):
+        mark = line.startswith(("--- START ", "--- END ", "--- CUT "))
+        sys.stdout.write(
+            paint(visible_lines(line.rstrip("\r\n")), "2" if mark else None) + "\n" * line.endswith("\n")
+        )
+    sys.stdout.flush()
+
+
+def _show_silent_runs(store: Store, job: Job) -> None:
+    """A run that prints nothing leaves no file: its marks are made from the history."""
+    started: Event | None = None
+    for event in store.views.history(job.id):
+        if event.state == "processing" and event.reason == "started":
+            started = event
+            _show(logs.start_mark(event.at, 1, event.worker_id or "?"), raw=False)
+        elif started is not None and event.run == started.run and event.duration_ms is not None:
+            rc = event.exit_code if event.exit_code is not None else event.signal or event.reason.split(";")[0]
+            _show(logs.end_mark(event.at, str(rc), event.duration_ms), raw=False)
+            started = None
+    if not job.started_at:
+        note(f"Job {job.id} has not run yet ({job.state}). Why: queuectl explain {job.id}")
+
+
+def _size(path: str) -> int:
+    import os
+
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
+
+def _warn_if_nobody_works(store: Store) -> None:
+    if not bell.anyone(store.engine.bell_dir):
+        note(NO_WORKER)

@@ -1,0 +1,210 @@
+"""Looking at jobs and steering them: `list`, `show`, `history`, `explain`, `cancel`."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from queuectl import times
+from queuectl.cli.app import job_ids, json_option, jsonl_option, with_store
+from queuectl.cli.render import (
+    BOLD,
+    COLOURS,
+    ago,
+    emit_json,
+    emit_list,
+    note,
+    paint,
+    say,
+    table,
+    visible,
+    visible_lines,
+)
+from queuectl.explain import explain
+from queuectl.lifecycle import signal_name
+from queuectl.model import Job
+from queuectl.store import Store
+
+CANCEL_PATIENCE = 10.0
+
+
+@click.command("list")
+@click.option("-s", "--state", help="Only jobs in this state.")
+@click.option("-q", "--queue", help="Only jobs of this queue.")
+@click.option("-t", "--tag", help="Only jobs with this tag.")
+@click.option(
+    "-n", "--limit", type=click.IntRange(min=0), default=50, show_default=True, help="At most so many; 0: all."
+)
+@json_option
+@jsonl_option
+@with_store
+def list_command(
+    store: Store, state: str | None, queue: str | None, tag: str | None, limit: int, as_json: bool, jsonl: bool
+) -> None:
+    """List jobs, the newest first."""
+    jobs = store.views.jobs(state, queue, tag, limit or -1)
+    if as_json or jsonl:
+        emit_list((job.as_json() for job in jobs), jsonl)
+        return
+    if not jobs:
+        filtered = state or queue or tag
+        note("No job matches." if filtered else "No jobs yet. Add one: queuectl enqueue 'echo hello'")
+        return
+    show_table(jobs)
+    total = sum(store.views.counts().values())
+    if limit and len(jobs) == limit and total > limit and not (state or queue or tag):
+        note(f"The newest {limit} of {total:,} jobs; --limit 0 shows all.")
+
+
+def show_table(jobs: list[Job]) -> None:
+    """Jobs as a table; columns that say nothing are left out."""
+    now = times.now_ms()
+    columns = [("Job ID", [job.id for job in jobs]), ("State", [job.state for job in jobs])]
+    if any(job.queue != "default" for job in jobs):
+        columns.append(("Queue", [job.queue for job in jobs]))
+    if any(job.priority for job in jobs):
+        columns.append(("Priority", [str(job.priority) for job in jobs]))
+    columns.append(("Attempts", [f"{job.attempts}/{job.max_retries}" for job in jobs]))
+    columns.append(("Updated At", [ago(job.updated_at, now) for job in jobs]))
+    if any(job.state == "failed" or job.run_at > now for job in jobs):
+        columns.append(
+            ("Next Run", [ago(job.run_at, now) if job.state in ("pending", "failed") else "" for job in jobs])
+        )
+    if any(job.error for job in jobs):
+        columns.append(("Error", [job.error or "" for job in jobs]))
+    columns.append(("Command", [job.command for job in jobs]))
+    rows = list(zip(*(cells for _, cells in columns), strict=True))
+    table([header for header, _ in columns], rows, stretch=len(columns) - 1)
+
+
+@click.command("show")
+@click.argument("job")
+@json_option
+@with_store
+def show_command(store: Store, job: str, as_json: bool) -> None:
+    """Show all there is to know of a job."""
+    found = store.views.job(job)
+    if as_json:
+        emit_json(found.as_json())
+        return
+    now = times.now_ms()
+    lines = [
+        ("Job", paint(found.id, BOLD)),
+        ("Command", visible_lines(found.command)),
+        (
+            "State",
+            paint(found.state, COLOURS.get(found.state)) + (f" ({visible(found.error)})" if found.error else ""),
+        ),
+        ("Queue", f"{found.queue}, priority {found.priority}"),
+        (
+            "Attempts",
+            f"{found.attempts} of {found.max_retries} failed" + (f", {found.crashes} lost" if found.crashes else ""),
+        ),
+        ("Enqueued", _moment(found.created_at, now)),
+    ]
+    if found.state in ("pending", "failed"):
+        lines.append(("Due", _moment(found.run_at, now)))
+    if found.started_at is not None:
+        lines.append(("Started", _moment(found.started_at, now) + f", worker {found.worker_id}, run {found.run}"))
+    if found.finished_at is not None:
+        lines.append(("Finished", _moment(found.finished_at, now)))
+    if found.duration_ms is not None:
+        lines.append(("Took", times.span(found.duration_ms / 1000)))
+    if found.exit_code is not None:
+        lines.append(("Exit code", str(found.exit_code)))
+    if found.signal is not None:
+        lines.append(("Signal", signal_name(found.signal)))
+    if found.timeout_seconds is not None:
+        lines.append(("Timeout", times.span(found.timeout_seconds)))
+    lines.append(("Folder", visible(found.cwd or "the worker's")))
+    if found.env:
+        lines.append(("Environment", visible(" ".join(f"{key}={value}" for key, value in found.env.items()))))
+    if found.tags:
+        lines.append(("Tags", visible(" ".join(found.tags))))
+    lines.append(("Log", visible(found.log_path)))
+    for name, text in lines:
+        say(f"{name + ':':<13}{text}")
+    for name, output in (("stdout", found.stdout), ("stderr", found.stderr)):
+        if output:
+            say(f"\n{paint(f'{name}, the end of it:', BOLD)}\n{visible_lines(output.rstrip())}")
+
+
+def _moment(moment: int, now: int) -> str:
+    return f"{times.local(moment)} ({ago(moment, now)})"
+
+
+@click.command("history")
+@click.argument("job")
+@json_option
+@jsonl_option
+@with_store
+def history_command(store: Store, job: str, as_json: bool, jsonl: bool) -> None:
+    """Show what happened to a job, step by step."""
+    events = store.views.history(job)
+    if as_json or jsonl:
+        emit_list((event.as_json() for event in events), jsonl)
+        return
+    rows = [
+        [
+            times.iso(event.at) or "",
+            event.state,
+            str(event.run) if event.run else "",
+            event.worker_id or "",
+            times.span(event.duration_ms / 1000) if event.duration_ms is not None else "",
+            times.span(event.cpu_ms / 1000) if event.cpu_ms is not None else "",
+            event.reason,
+        ]
+        for event in events
+    ]
+    table(["Time", "State", "Run", "Worker", "Took", "CPU", "Reason"], rows)
+
+
+@click.command("explain")
+@click.argument("job")
+@json_option
+@with_store
+def explain_command(store: Store, job: str, as_json: bool) -> None:
+    """Say why a job is not running, and what would make it run."""
+    found = store.views.job(job)
+    reasons = explain(found, store.views.workers(), store.views.ahead_of(found), times.now_ms())
+    if as_json:
+        emit_json({"id": found.id, "state": found.state, "reasons": reasons})
+        return
+    say(f"Job {found.id} is {paint(found.state, COLOURS.get(found.state))}.")
+    for reason in reasons:
+        say(visible(reason))
+
+
+@click.command("cancel")
+@click.argument("jobs", nargs=-1, required=True)
+@json_option
+@with_store
+def cancel_command(store: Store, jobs: tuple[str, ...], as_json: bool) -> int:
+    """Cancel jobs, ending the processes of those that run."""
+    ids = job_ids(store, jobs)
+    store.cancel(ids)
+    states = _wait_until_ended(store, ids)
+    if as_json:
+        emit_list(({"id": id, "state": states[id]} for id in ids), jsonl=False)
+        return 0 if set(states.values()) == {"cancelled"} else 1
+    for id in ids:
+        if states[id] == "cancelled":
+            say(f"Job {id} cancelled.")
+        elif states[id] == "processing":
+            note(f"Job {id} will be cancelled as soon as its worker answers. Why: queuectl explain {id}")
+        else:
+            note(f"Job {id} could not be cancelled any more: it is {states[id]}.")
+    return 0 if set(states.values()) <= {"cancelled", "processing"} else 1
+
+
+def _wait_until_ended(store: Store, ids: list[str]) -> dict[str, str]:
+    """A worker ends a cancelled run in its own time: TERM, then KILL."""
+    deadline = time.monotonic() + store.config()["kill_grace"] + CANCEL_PATIENCE
+    holders = {id for worker in store.views.workers() if worker.alive for id in worker.jobs}
+    while True:
+        states = store.views.states(ids)
+        ending = [id for id in ids if states[id] == "processing" and id in holders]
+        if not ending or time.monotonic() >= deadline:
+            return states
+        time.sleep(0.02)

@@ -1,0 +1,146 @@
+"""The queue as a whole: the first screen, `status`, `metrics`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import click
+
+from queuectl import times
+from queuectl.cli.app import json_option, with_store
+from queuectl.cli.render import BOLD, COLOURS, DIM, emit_json, note, paint, say
+from queuectl.cli.worker import worker_table
+from queuectl.store import Store, open_store
+from queuectl.store.views import Metrics, Spread
+
+
+def welcome(db: str | None) -> None:
+    """`queuectl` alone: where things stand, and the next step."""
+    store = open_store(db)
+    counts = store.views.counts()
+    workers = sum(worker.alive for worker in store.views.workers())
+    total, waiting = sum(counts.values()), counts["pending"] + counts["failed"]
+    say(paint("queuectl", BOLD) + ", a durable background job queue for shell commands")
+    say(f"Queue:    {store.engine.url}")
+    states = ", ".join(f"{n:,} {state}" for state, n in counts.items() if n)
+    say(f"Jobs:     {states or 'none yet'}")
+    say(f"Workers:  {workers or 'none'} running")
+    say()
+    if not total:
+        step, why = "queuectl enqueue 'echo hello'", "stores a first job"
+    elif waiting and not workers:
+        step, why = "queuectl worker start --count 2", "runs what is waiting"
+    elif counts["dead"]:
+        step, why = "queuectl dlq list", "shows the jobs that failed for good"
+    elif waiting or counts["processing"]:
+        step, why = "queuectl status --watch", "shows how it goes on"
+    else:
+        step, why = "queuectl list", "shows the jobs"
+    say(f"Next:     {paint(step, BOLD)}   {why}")
+    say(paint("          queuectl --help                  lists all commands", DIM))
+    store.close()
+
+
+@click.command("status")
+@click.option("-w", "--watch", is_flag=True, help="Show it again each second, until Ctrl-C.")
+@json_option
+@with_store
+def status_command(store: Store, watch: bool, as_json: bool) -> None:
+    """Count the jobs in each state and list the active workers."""
+    while True:
+        if watch and sys.stdout.isatty() and not as_json:
+            sys.stdout.write("\x1b[H\x1b[2J")
+        _status(store, as_json)
+        if not watch:
+            return
+        sys.stdout.flush()
+        time.sleep(1)
+
+
+def _status(store: Store, as_json: bool) -> None:
+    counts = store.views.counts()
+    workers = [worker for worker in store.views.workers() if worker.alive]
+    if as_json:
+        emit_json({"jobs": counts, "workers": [worker.as_json() for worker in workers]})
+        return
+    say(paint("Jobs", BOLD))
+    for state, n in counts.items():
+        if n or state != "blocked":
+            say(f"  {paint(f'{state:<11}', COLOURS[state])}{n:>9,}")
+    say()
+    say(paint(f"Workers: {len(workers)} active", BOLD))
+    if workers:
+        worker_table(workers)
+    elif counts["pending"] + counts["failed"]:
+        note("Start some: queuectl worker start --count 2")
+
+
+@click.command("metrics")
+@json_option
+@click.option("--prometheus", is_flag=True, help="Print in Prometheus' text format.")
+@with_store
+def metrics_command(store: Store, as_json: bool, prometheus: bool) -> None:
+    """Show totals, run times, waiting times, throughput and success rate."""
+    metrics = store.views.metrics()
+    if prometheus:
+        sys.stdout.write(_prometheus(metrics))
+    elif as_json:
+        emit_json(metrics.as_json())
+    else:
+        _show_metrics(metrics)
+
+
+def _show_metrics(metrics: Metrics) -> None:
+    states = ", ".join(f"{n:,} {state}" for state, n in metrics.jobs.items() if n)
+    lines = [
+        ("Jobs", f"{metrics.total:,}" + (f" ({states})" if states else "")),
+        ("Success rate", "-" if metrics.success_rate is None else f"{metrics.success_rate:.1%}"),
+        (
+            "Finished",
+            f"{metrics.finished_last_minute:,} in the last minute, {metrics.finished_last_hour:,} in the last hour",
+        ),
+        (
+            "Failed runs",
+            "-" if metrics.average_attempts is None else f"{metrics.average_attempts:.2f} a job on average",
+        ),
+        ("Run time", _spread(metrics.run_ms)),
+        ("Waiting time", _spread(metrics.wait_ms)),
+        ("Workers", f"{metrics.workers} active"),
+    ]
+    for name, text in lines:
+        say(f"{name + ':':<15}{text}")
+    if metrics.window < metrics.jobs["completed"] + metrics.jobs["dead"] + metrics.jobs["cancelled"]:
+        note(f"Times and averages are those of the newest {metrics.window:,} finished jobs.")
+
+
+def _spread(spread: Spread | None) -> str:
+    if spread is None:
+        return "-"
+    parts = {name: times.span(getattr(spread, name) / 1000) for name in ("avg", "min", "max", "p50", "p95", "p99")}
+    return "  ".join(f"{name} {value}" for name, value in parts.items())
+
+
+def _prometheus(metrics: Metrics) -> str:
+    lines = ["# HELP queuectl_jobs Jobs by state.", "# TYPE queuectl_jobs gauge"]
+    lines += [f'queuectl_jobs{{state="{state}"}} {n}' for state, n in metrics.jobs.items()]
+    singles: list[tuple[str, str, Any]] = [
+        ("queuectl_workers", "Active workers.", metrics.workers),
+        ("queuectl_finished_last_minute", "Jobs finished in the last minute.", metrics.finished_last_minute),
+        ("queuectl_finished_last_hour", "Jobs finished in the last hour.", metrics.finished_last_hour),
+        ("queuectl_success_ratio", "Completed jobs among those that ended.", metrics.success_rate),
+        ("queuectl_attempts_average", "Failed runs a job, on average.", metrics.average_attempts),
+    ]
+    for name, help, value in singles:
+        if value is not None:
+            lines += [f"# HELP {name} {help}", f"# TYPE {name} gauge", f"{name} {value}"]
+    for name, help, spread in (
+        ("queuectl_run_seconds", "Run time of recently finished jobs.", metrics.run_ms),
+        ("queuectl_wait_seconds", "Waiting time of recently finished jobs.", metrics.wait_ms),
+    ):
+        if spread is not None:
+            lines += [f"# HELP {name} {help}", f"# TYPE {name} gauge"]
+            for quantile, value in (("0.5", spread.p50), ("0.95", spread.p95), ("0.99", spread.p99)):
+                lines.append(f'{name}{{quantile="{quantile}"}} {value / 1000:g}')
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,54 @@
+"""The plain spellings of `enqueue`, which scripts call in loops, without loading click.
+
+What is not understood here is left to click, which knows every spelling and has the error messages. A test holds
+the two to the same meaning.
+"""
+
+from __future__ import annotations
+
+from queuectl.cli import submit
+
+VALUES = {
+    "--db": ("db", str),
+    "--id": ("id", str),
+    "--queue": ("queue", str),
+    "-q": ("queue", str),
+    "--priority": ("priority", int),
+    "-p": ("priority", int),
+    "--max-retries": ("max_retries", int),
+    "--timeout": ("timeout", str),
+    "--at": ("at", str),
+    "--delay": ("delay", str),
+}
+FLAGS = {"--quiet": "quiet"}
+
+
+def enqueue(args: list[str]) -> int | None:
+    """Carry out a plain `enqueue`. None if it takes more than this to understand it."""
+    options = parse(args)
+    return None if options is None else submit.submit(**options)  # type: ignore[arg-type]
+
+
+def parse(args: list[str]) -> dict[str, object] | None:
+    options: dict[str, object] = {}
+    words: list[str] = []
+    rest = iter(args)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if word == "--":
+            words += rest
+        elif word == "-" or (word.startswith("-") and name not in VALUES and name not in FLAGS):
+            return None
+        elif name in FLAGS and not equals:
+            options[FLAGS[name]] = True
+        elif name in VALUES and word.startswith("--" if equals else "-"):
+            key, kind = VALUES[name]
+            try:
+                options[key] = kind(value if equals else next(rest))
+            except (StopIteration, ValueError):
+                return None
+        elif word.startswith("-"):
+            return None
+        else:
+            words.append(word)
+    return {**options, "words": words} if words else None

@@ -1,0 +1,154 @@
+"""Output for people and for machines: tables, colours, times, JSON. Loads next to nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from queuectl import times
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from types import TracebackType
+    from typing import Any
+
+COLOURS = {
+    "pending": "33",
+    "processing": "36",
+    "completed": "32",
+    "failed": "35",
+    "dead": "31",
+    "cancelled": "90",
+    "blocked": "34",
+    "lost": "31",
+    "busy": "36",
+    "idle": "32",
+    "stopping": "33",
+}
+BOLD, DIM = "1", "2"
+
+
+def visible(text: str) -> str:
+    """Text that cannot act on a terminal: control characters are spelled out."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def visible_lines(text: str) -> str:
+    """The same for output of several lines, which keeps its line ends and tabs."""
+    return "".join(part if part in "\n\t" else visible(part) for part in _split_keeping(text))
+
+
+def _split_keeping(text: str) -> list[str]:
+    parts, word = [], ""
+    for c in text:
+        if c in "\n\t":
+            parts += [word, c]
+            word = ""
+        else:
+            word += c
+    return [*parts, word]
+
+
+def paint(text: str, colour: str | None) -> str:
+    """Colour, on a terminal that wants it."""
+    if not colour or not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return f"\x1b[{colour}m{text}\x1b[0m"
+
+
+def say(text: str = "") -> None:
+    sys.stdout.write(text + "\n")
+
+
+def note(text: str) -> None:
+    """A remark beside the output, on standard error."""
+    sys.stdout.flush()
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def emit_json(data: Any) -> None:
+    import json
+
+    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+
+
+def emit_list(records: Iterable[dict[str, Any]], jsonl: bool) -> None:
+    """A JSON array, or one object a line."""
+    import json
+
+    if not jsonl:
+        emit_json(list(records))
+        return
+    for record in records:
+        sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]], stretch: int | None = None) -> None:
+    """Aligned columns. The column `stretch` is shortened to fit the terminal; nothing is cut in a pipe."""
+    cells = [[visible(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
+    if stretch is not None and sys.stdout.isatty():
+        room = terminal_width() - sum(widths) + widths[stretch] - 2 * (len(widths) - 1)
+        widths[stretch] = max(min(widths[stretch], room), len(headers[stretch]), 12)
+    say(paint(_aligned(headers, widths), BOLD))
+    for row in cells:
+        say(_aligned(row, widths, colours=True))
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int], colours: bool = False) -> str:
+    parts = []
+    for index, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+        short = cell if len(cell) <= width else cell[: width - 1] + "…"
+        padding = " " * (width - len(short)) if index < len(widths) - 1 else ""
+        parts.append((paint(short, COLOURS.get(cell)) if colours else short) + padding)
+    return "  ".join(parts)
+
+
+def terminal_width() -> int:
+    try:
+        return os.get_terminal_size(1).columns or 100
+    except OSError:
+        return 100
+
+
+def ago(moment: int | None, now: int | None = None) -> str:
+    """`3m 20s ago`, or `in 5s`."""
+    if moment is None:
+        return "-"
+    seconds = ((now or times.now_ms()) - moment) / 1000
+    if abs(seconds) < 1:
+        return "now"
+    return f"{times.span(seconds)} ago" if seconds > 0 else f"in {times.span(-seconds)}"
+
+
+class Progress:
+    """A bar on standard error while long work goes on; nothing if that is no terminal or the work is short."""
+
+    SHORT = 5000
+
+    def __init__(self, what: str, total: int) -> None:
+        self._what = what
+        self._total = total
+        self._shown = total >= self.SHORT and sys.stderr.isatty()
+
+    def step(self, done: int) -> None:
+        if self._shown:
+            filled = 30 * done // max(1, self._total)
+            bar = "█" * filled + "░" * (30 - filled)
+            sys.stderr.write(f"\r{self._what} {bar} {done:,} of {self._total:,}")
+            sys.stderr.flush()
+
+    def __enter__(self) -> Progress:
+        self.step(0)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()

@@ -1,0 +1,230 @@
+"""What `queuectl enqueue` does, however it was spelled."""
+
+from __future__ import annotations
+
+import sys
+
+from queuectl import bell, newjob, times
+from queuectl.cli.render import visible
+from queuectl.errors import Duplicate, InvalidInput
+from queuectl.newjob import NewJob
+from queuectl.store import Store, open_store
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+LONGEST_LINE = 4 << 20
+NO_WORKER = "No worker is running here. Start one: queuectl worker start --count 2"
+
+
+def submit(
+    words: Sequence[str] = (),
+    db: str | None = None,
+    id: str | None = None,
+    queue: str | None = None,
+    priority: int | None = None,
+    max_retries: int | None = None,
+    backoff_base: float | None = None,
+    timeout: str | None = None,
+    at: str | None = None,
+    delay: str | None = None,
+    cwd: str | None = None,
+    env: Sequence[str] = (),
+    tags: Sequence[str] = (),
+    file: str | None = None,
+    lines: bool = False,
+    wait: bool = False,
+    quiet: bool = False,
+    json: bool = False,
+) -> int:
+    """Store what was asked for and say so; the exit code."""
+    given = {
+        "id": id,
+        "queue": queue,
+        "priority": priority,
+        "max_retries": max_retries,
+        "backoff_base": backoff_base,
+        "timeout_seconds": timeout,
+        "run_at": _moment(at, delay),
+        "cwd": cwd,
+        "env": _environment(env),
+        "tags": list(tags) or None,
+    }
+    options: dict[str, object] = {key: value for key, value in given.items() if value is not None}
+    if list(words) == ["-"]:
+        words, file = (), "-"
+    if file is not None or lines:
+        jobs, line_of = _read_batch(file or "-", lines, words, options)
+        return _store_batch(open_store(db), jobs, line_of, wait, quiet, json)
+    job = _one_job(words, options)
+    store = open_store(db)
+    [job_id] = store.enqueue([job])
+    return _answer(store, job, job_id, wait, quiet, json)
+
+
+# -- one job ---------------------------------------------------------------------------------------------
+
+
+def _one_job(words: Sequence[str], options: dict[str, object]) -> NewJob:
+    if not words:
+        raise InvalidInput("nothing to enqueue", "give a command: queuectl enqueue 'echo hello'")
+    if len(words) > 1:
+        return newjob.from_fields({"command": newjob.quote(words), **options})
+    if not words[0].lstrip().startswith("{"):
+        return newjob.from_fields({"command": words[0], **options})
+    fields = _parse_json(words[0])
+    both = sorted(_named(fields) & options.keys())
+    if both:
+        raise InvalidInput(f'"{both[0]}" is given in the JSON and as an option', "keep one of them")
+    return newjob.from_fields({**options, **fields})
+
+
+def _answer(store: Store, job: NewJob, job_id: str, wait: bool, quiet: bool, json: bool) -> int:
+    if json and not wait:
+        from queuectl.cli.render import emit_json
+
+        emit_json(store.views.job(job_id).as_json())
+    elif quiet:
+        sys.stdout.write(f"{job_id}\n")
+    elif not json:
+        sys.stdout.write(f"Enqueued {job_id}: {visible(job.command)}\n")
+        if job.run_at is not None and job.run_at > times.now_ms():
+            wait_for = times.span((job.run_at - times.now_ms()) / 1000)
+            sys.stdout.write(f"It runs at {times.local(job.run_at)} (in {wait_for}).\n")
+    _mention_missing_worker(store)
+    if wait:
+        from queuectl.cli.follow import follow_to_the_end
+
+        return follow_to_the_end(store, job_id, json=json, quiet=quiet)
+    return 0
+
+
+def _mention_missing_worker(store: Store) -> None:
+    if not bell.anyone(store.engine.bell_dir):
+        sys.stdout.flush()
+        sys.stderr.write(NO_WORKER + "\n")
+        sys.stderr.flush()
+
+
+def _moment(at: str | None, delay: str | None) -> str | None:
+    if at is not None and delay is not None:
+        raise InvalidInput("--at and --delay are both given", "keep one of them")
+    return at if delay is None else f"in {delay}"
+
+
+def _environment(pairs: Sequence[str]) -> dict[str, str] | None:
+    env = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise InvalidInput(f'"{pair}" sets no variable', "write --env NAME=value")
+        env[key] = value
+    return env or None
+
+
+# -- many jobs -------------------------------------------------------------------------------------------
+
+
+def _read_batch(
+    file: str, lines: bool, words: Sequence[str], options: dict[str, object]
+) -> tuple[list[NewJob], list[int]]:
+    """All jobs of a file or of standard input, and the line of each. An error names its line."""
+    if words:
+        raise InvalidInput("both a command and a file of jobs are given", "keep one of them")
+    if "id" in options:
+        raise InvalidInput("--id cannot serve many jobs", 'give each its own: {"id": "…", "command": "…"}')
+    jobs, line_of = [], []
+    for number, line in enumerate(_lines_of(file), start=1):
+        text = line.strip()
+        if not text:
+            continue
+        try:
+            fields: dict[str, object] = {"command": text} if lines else _parse_json(text)
+            named = _named(fields)
+            defaults = {key: value for key, value in options.items() if key not in named}
+            jobs.append(newjob.from_fields({**defaults, **fields}))
+        except InvalidInput as error:
+            raise error.at(f"line {number}") from None
+        line_of.append(number)
+    return jobs, line_of
+
+
+def _lines_of(file: str) -> Iterator[str]:
+    try:
+        with open(0 if file == "-" else file, encoding="utf-8", newline="\n", closefd=file != "-") as source:
+            while line := source.readline(LONGEST_LINE + 1):
+                if len(line) > LONGEST_LINE:
+                    raise InvalidInput(f"a line of {visible(file)} is longer than 4 MiB", "one job a line")
+                yield line
+    except OSError as error:
+        raise InvalidInput(f'cannot read "{file}": {error.strerror}', "check the name") from None
+    except UnicodeDecodeError:
+        raise InvalidInput(f'"{file}" is not valid UTF-8', "convert it first, for example with iconv") from None
+
+
+def _store_batch(store: Store, jobs: list[NewJob], line_of: list[int], wait: bool, quiet: bool, json: bool) -> int:
+    if not jobs:
+        raise InvalidInput("there was no job in the input", "one JSON object a line, or plain commands with --lines")
+    from queuectl.cli.render import Progress
+
+    try:
+        with Progress("Storing", len(jobs)) as progress:
+            ids = store.enqueue(jobs, progress.step)
+    except Duplicate as error:
+        line = next((line for job, line in reversed(list(zip(jobs, line_of, strict=True))) if job.id == error.id), 0)
+        raise (error.at(f"line {line}") if line else error) from None
+    if quiet or json:
+        sys.stdout.write("".join(f"{id}\n" for id in ids) if quiet else _json_array(ids))
+    else:
+        sys.stdout.write(f"Enqueued {len(ids):,} jobs.\n")
+    _mention_missing_worker(store)
+    if wait:
+        from queuectl.cli.follow import wait_for
+
+        return wait_for(store, ids, None)
+    return 0
+
+
+def _json_array(ids: list[str]) -> str:
+    import json
+
+    return json.dumps(ids) + "\n"
+
+
+def _parse_json(text: str) -> dict[str, object]:
+    """The fields of one JSON object."""
+    import json
+
+    try:
+        fields = json.loads(text, object_pairs_hook=_once, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        plain = "one JSON object a line; plain commands need --lines"
+        raise InvalidInput(
+            f"not valid JSON: {error.msg} at column {error.colno}",
+            "check the quotes and commas" if text.startswith("{") else plain,
+        ) from None
+    except RecursionError:
+        raise InvalidInput("the JSON is nested too deeply", "a job is a flat object") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise InvalidInput(f"not valid JSON: {error}", "use a smaller number") from None
+    if not isinstance(fields, dict):
+        raise InvalidInput("a job is a JSON object", 'for example {"command": "echo hello"}')
+    return fields
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [key for key, _ in pairs]
+        twice = next(key for key in names if names.count(key) > 1)
+        raise InvalidInput(f'the field "{twice}" is given twice', "keep one of them")
+    return fields
+
+
+def _refuse_constant(constant: str) -> object:
+    raise InvalidInput(f"{constant} is not a number in JSON", "use a finite number")
+
+
+def _named(fields: dict[str, object]) -> set[str]:
+    return {newjob.ALIASES.get(key, key) for key in fields}

@@ -1,0 +1,80 @@
+"""Keeping a queue in order: `prune`, `reset`, `backup`, `doctor`."""
+
+from __future__ import annotations
+
+import click
+
+from queuectl import doctor, times
+from queuectl.cli.app import json_option, with_store
+from queuectl.cli.render import Progress, emit_list, paint, say, visible
+from queuectl.errors import InvalidInput
+from queuectl.model import FINISHED
+from queuectl.store import Store
+
+
+@click.command("prune")
+@click.option("--older-than", metavar="DURATION", help="Finished longer ago than this.  [default: retention_days]")
+@click.option(
+    "-s", "--state", "states", multiple=True, type=click.Choice(FINISHED),
+    help="Only jobs in this state; repeatable.  [default: completed and cancelled]",
+)  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Only say how many there are.")
+@with_store
+def prune_command(store: Store, older_than: str | None, states: tuple[str, ...], dry_run: bool) -> None:
+    """Delete old finished jobs, with their history and logs."""
+    age = times.parse_duration(older_than) if older_than else store.config()["retention_days"] * 86400
+    if not age and not older_than:
+        raise InvalidInput("how old?", "give --older-than 7d, or set retention_days")
+    chosen = states or ("completed", "cancelled")
+    total = store.views.prunable(chosen, age)
+    if dry_run:
+        say(f"{total:,} jobs would be deleted.")
+        return
+    done = 0
+    with Progress("Deleting", total) as progress:
+        while done < total and (deleted := store.prune(chosen, age)):
+            done += deleted
+            progress.step(done)
+    say(f"Deleted {done:,} jobs.")
+
+
+@click.command("reset")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@with_store
+def reset_command(store: Store, yes: bool) -> None:
+    """Delete every job with its history and log, and all settings."""
+    if not yes:
+        total = sum(store.views.counts().values())
+        click.confirm(
+            f"Delete all {total:,} jobs of {visible(store.engine.url)}, with their history, logs and settings?",
+            abort=True,
+            err=True,
+        )
+    say(f"Deleted {store.reset():,} jobs and all settings.")
+
+
+@click.command("backup")
+@click.argument("file")
+@with_store
+def backup_command(store: Store, file: str) -> None:
+    """Write a copy of the queue to FILE, while it is in use. Job logs are not part of it."""
+    store.engine.backup(file)
+    say(f"Wrote {visible(file)}. To use it: queuectl --db {visible(file)} status")
+
+
+@click.command("doctor")
+@json_option
+@with_store
+def doctor_command(store: Store, as_json: bool) -> int:
+    """Check the queue's health, and say what to do if it is not well."""
+    findings = list(doctor.examine(store))
+    healthy = all(finding.ok for finding in findings)
+    if as_json:
+        emit_list((finding.as_json() for finding in findings), jsonl=False)
+        return 0 if healthy else 1
+    for finding in findings:
+        mark = paint("ok ", "32") if finding.ok else paint("BAD", "31")
+        say(f"{mark}  {finding.check + ':':<14}{visible(finding.found)}")
+        if finding.advice:
+            say(f"     {'':<14}→ {visible(finding.advice)}")
+    return 0 if healthy else 1

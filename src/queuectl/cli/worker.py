@@ -1,0 +1,155 @@
+"""Starting, stopping and listing workers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import BinaryIO
+
+import click
+
+from queuectl import newjob, times
+from queuectl.cli.app import json_option, jsonl_option, with_store
+from queuectl.cli.render import ago, emit_list, note, say, table
+from queuectl.errors import InvalidInput, NotFound, QueuectlError
+from queuectl.model import Worker
+from queuectl.store import Store
+
+MOST_WORKERS = 1000
+
+
+@click.group("worker")
+def worker_command() -> None:
+    """Start, stop and list the processes that run jobs."""
+
+
+@worker_command.command("start")
+@click.option(
+    "-n", "--count", type=click.IntRange(1, MOST_WORKERS), default=1, show_default=True, help="Worker processes."
+)
+@click.option(
+    "-k", "--concurrency", type=click.IntRange(1, MOST_WORKERS), default=1, show_default=True,
+    help="Jobs each of them runs at once.",
+)  # fmt: skip
+@click.option("-q", "--queue", "queues", multiple=True, help="Only serve this queue; repeatable.  [default: all]")
+@click.option("--foreground", is_flag=True, help="Stay here, tell what happens, stop on Ctrl-C.")
+@with_store
+def start(store: Store, count: int, concurrency: int, queues: tuple[str, ...], foreground: bool) -> None:
+    """Start workers, in the background unless --foreground. More can be added by starting again."""
+    names = [newjob.name("queue", queue) for queue in dict.fromkeys(queues)]
+    command = [sys.executable, "-P", "-m", "queuectl.worker.manager"]
+    env = {**os.environ, "QUEUECTL_DB": store.engine.url}
+    if foreground:
+        store.close()
+        sys.stdout.flush()
+        os.execve(command[0], [*command, str(count), str(concurrency), "-1", "1", *names], env)
+    log_path = os.path.join(store.engine.log_dir, "workers.log")
+    ready, tell = os.pipe()
+    with _open_log(log_path) as log:
+        manager = subprocess.Popen(
+            [*command, str(count), str(concurrency), str(tell), "0", *names],
+            env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, pass_fds=[tell],
+        )  # fmt: skip
+    os.close(tell)
+    ready_count = 0
+    while ready_count < count and (answers := os.read(ready, count)):
+        ready_count += len(answers)
+    if ready_count < count:
+        raise QueuectlError(f"only {ready_count} of {count} workers came up", f"see {log_path}")
+    slots = f", {concurrency} jobs at once each" if concurrency > 1 else ""
+    say(f"Started {_workers(count)}{slots} (manager pid {manager.pid}).")
+    say(f"Log: {log_path}")
+
+
+@worker_command.command("stop")
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--timeout", metavar="DURATION", help="End the running jobs after this long, and put them back.")
+@click.option("--now", is_flag=True, help="End the running jobs at once, and put them back.")
+@with_store
+def stop(store: Store, ids: tuple[str, ...], timeout: str | None, now: bool) -> None:
+    """Stop workers after their running jobs have finished: these, or all of this queue."""
+    patience = None if timeout is None else times.parse_duration(timeout)
+    chosen = _chosen(store, ids)
+    if not chosen:
+        note("No workers are running.")
+        return
+    names = [worker.id for worker in chosen]
+    busy = sum(len(worker.jobs) for worker in chosen)
+    store.stop_workers(names, "now" if now else "drain")
+    if busy and not now:
+        limit = f" for up to {times.span(patience)}" if patience is not None else ""
+        note(f"Waiting{limit} for {busy} running jobs to finish. (Ctrl-C stops the waiting, not the stopping.)")
+    if not _wait_until_gone(store, names, patience):
+        store.stop_workers(names, "now")
+        _wait_until_gone(store, names, None)
+    say(f"Stopped {_workers(len(names))}.")
+
+
+@worker_command.command("list")
+@json_option
+@jsonl_option
+@with_store
+def list_workers(store: Store, as_json: bool, jsonl: bool) -> None:
+    """List the workers: id, process, what they run."""
+    workers = store.views.workers()
+    if as_json or jsonl:
+        emit_list((worker.as_json() for worker in workers), jsonl)
+    elif workers:
+        worker_table(workers)
+        if any(not worker.alive for worker in workers):
+            note("Lost workers' jobs are put back by the next worker that starts: queuectl worker start")
+    else:
+        note("No workers are running. Start some: queuectl worker start --count 2")
+
+
+def worker_table(workers: Sequence[Worker]) -> None:
+    rows = [
+        [
+            worker.id,
+            str(worker.pid),
+            worker.host,
+            worker.state,
+            f"{len(worker.jobs)}/{worker.concurrency}",
+            " ".join(worker.queues) or "all",
+            ago(worker.started_at),
+            " ".join(worker.jobs) or "-",
+        ]
+        for worker in workers
+    ]
+    table(["Worker", "PID", "Host", "State", "Busy", "Queues", "Since", "Current Job"], rows, stretch=7)
+
+
+def _chosen(store: Store, ids: tuple[str, ...]) -> list[Worker]:
+    alive = [worker for worker in store.views.workers() if worker.alive]
+    if not ids:
+        return alive
+    chosen = []
+    for text in ids:
+        found = [worker for worker in alive if worker.id == text or (len(text) >= 3 and worker.id.startswith(text))]
+        if len(found) > 1:
+            raise InvalidInput(f'"{text}" could be several workers', "give more of the id's characters")
+        if not found:
+            raise NotFound(f'there is no worker "{text}"', "see them with queuectl worker list")
+        chosen += found
+    return chosen
+
+
+def _wait_until_gone(store: Store, ids: list[str], patience: float | None) -> bool:
+    deadline = None if patience is None else time.monotonic() + patience
+    while any(worker.alive and worker.id in ids for worker in store.views.workers()):
+        if deadline is not None and time.monotonic() >= deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _open_log(path: str) -> BinaryIO:
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    return open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600), "ab")
+
+
+def _workers(count: int) -> str:
+    return f"{count} worker" + ("s" if count != 1 else "")

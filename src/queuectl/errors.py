@@ -1,0 +1,62 @@
+"""Everything that can go wrong for a user, each with its exit code and HTTP status."""
+
+from __future__ import annotations
+
+
+class QueuectlError(Exception):
+    """What happened, and what to do about it."""
+
+    exit_code = 1
+    http_status = 500
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def at(self, place: str) -> QueuectlError:
+        """The same error, said of a place: `line 17: …`."""
+        return type(self)(f"{place}: {self.message}", self.hint)
+
+
+class InvalidInput(QueuectlError):
+    exit_code = 2
+    http_status = 422
+
+
+class NotFound(QueuectlError):
+    exit_code = 3
+    http_status = 404
+
+
+class Conflict(QueuectlError):
+    exit_code = 4
+    http_status = 409
+
+
+class Duplicate(Conflict):
+    """An id is taken; `id` says which, if it is known."""
+
+    def __init__(self, message: str, hint: str = "", id: str = "") -> None:
+        super().__init__(message, hint)
+        self.id = id
+
+
+class StoreUnavailable(QueuectlError):
+    """The database cannot serve now; the same command may work later."""
+
+    exit_code = 5
+    http_status = 503
+
+
+class TimedOut(QueuectlError):
+    exit_code = 124
+    http_status = 504
+
+
+def did_you_mean(word: str, known: list[str]) -> str:
+    """A hint naming the closest known word, or all of them if none is close."""
+    import difflib  # only ever needed on the way to an error
+
+    close = difflib.get_close_matches(word, known, n=1)
+    return f'did you mean "{close[0]}"?' if close else "known are: " + ", ".join(known)

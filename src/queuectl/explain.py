@@ -1,0 +1,65 @@
+"""Why a job is not running, and what would have to happen. Pure: told all it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from queuectl import times
+from queuectl.lifecycle import State
+from queuectl.model import Job, Worker
+
+WAITING = (State.PENDING, State.FAILED)
+
+
+def explain(job: Job, workers: Sequence[Worker], ahead: int, now: int) -> list[str]:
+    """The reasons, the weightiest first, as sentences."""
+    alive = [worker for worker in workers if worker.alive]
+    match job.state:
+        case State.PROCESSING:
+            return _why_still_running(job, alive, now)
+        case State.COMPLETED:
+            return [f"It completed {_when(job.finished_at, now)}."]
+        case State.CANCELLED:
+            return [f"It was cancelled {_when(job.finished_at, now)}. To run the command again, enqueue it again."]
+        case State.DEAD:
+            return [
+                f"It is dead: {job.error}, after {job.attempts} failed and {job.crashes} lost runs "
+                f"(allowed: {job.max_retries} failed).",
+                f"See what it printed: queuectl logs {job.id}. Run it again: queuectl dlq retry {job.id}",
+            ]
+    reasons = []
+    if job.run_at > now:
+        why = (
+            f"It failed ({job.error}) and waits for its next try" if job.state == State.FAILED else "It is scheduled"
+        )
+        reasons.append(f"{why}: due {times.local(job.run_at)}, in {times.span((job.run_at - now) / 1000)}.")
+    reasons += _why_no_worker(job, alive, ahead)
+    return reasons or ["Nothing holds it back: it will be claimed in a moment."]
+
+
+def _why_still_running(job: Job, alive: Sequence[Worker], now: int) -> list[str]:
+    lines = [f"It is running: started {_when(job.started_at, now)} by worker {job.worker_id}."]
+    if job.worker_id not in {worker.id for worker in alive}:
+        lines.append("That worker is gone. The next worker to start puts the job back: queuectl worker start")
+    if job.cancel_requested:
+        lines.append("Its cancellation was asked for; its worker is ending it.")
+    return lines
+
+
+def _why_no_worker(job: Job, alive: Sequence[Worker], ahead: int) -> list[str]:
+    able = [worker for worker in alive if not worker.queues or job.queue in worker.queues]
+    if not alive:
+        return ["No worker is running. Start one: queuectl worker start"]
+    if not able:
+        return [f'No worker serves its queue "{job.queue}". Start one: queuectl worker start --queue {job.queue}']
+    able = [worker for worker in able if not worker.stop]
+    if not able:
+        return ["The workers that serve its queue are stopping. Start new ones: queuectl worker start"]
+    if all(len(worker.jobs) >= worker.concurrency for worker in able):
+        slots = sum(worker.concurrency for worker in able)
+        return [f"All {slots} slots of its workers are busy, and {ahead:,} due jobs come before it."]
+    return []
+
+
+def _when(moment: int | None, now: int) -> str:
+    return "at an unknown time" if moment is None else f"{times.span(max(0, now - moment) / 1000)} ago"

@@ -1,0 +1,163 @@
+"""The life of a job: states, outcomes of a run, and what follows from what. Pure: no I/O, no clock."""
+
+from __future__ import annotations
+
+import signal as signals
+from dataclasses import dataclass
+from enum import StrEnum
+
+from queuectl.model import Claim
+from queuectl.settings import Config
+
+
+class State(StrEnum):
+    PENDING = "pending"
+    PROCESSING = "processing"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+    BLOCKED = "blocked"
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Signalled:
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    seconds: float
+    number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotStarted:
+    """It can never start like this: the folder is missing, the command line is too long."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """Ended by the operator's shutdown, which is not the job's fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoRoom:
+    """The machine could not start a process just now (EMFILE, EAGAIN, ENOMEM)."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The worker died under it."""
+
+    worker_id: str
+
+
+Outcome = Exited | Signalled | TimedOut | NotStarted | Cancelled | Interrupted | NoRoom | Lost
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What a finished run makes of its job; the store applies it."""
+
+    state: State
+    error: str | None = None
+    failed: bool = False  # attempts + 1
+    crashed: bool = False  # crashes + 1
+    delay: float = 0.0
+    exit_code: int | None = None
+    signal: int | None = None
+    reason: str = ""
+
+
+NO_ROOM_DELAY = 1.0
+
+
+def after_run(claim: Claim, outcome: Outcome, config: Config, roll: float) -> Settlement:
+    """Decide what a finished run makes of its job. `roll`, from 0 to 1, is the luck of its jitter."""
+    match outcome:
+        case Exited(code=0):
+            return Settlement(State.COMPLETED, exit_code=0, reason="exit code 0")
+        case Cancelled(number):
+            return Settlement(State.CANCELLED, error="cancelled while running", signal=number, reason="cancelled")
+        case Interrupted():
+            return Settlement(State.PENDING, reason="put back: the worker was stopped")
+        case NoRoom(why):
+            return Settlement(State.PENDING, delay=NO_ROOM_DELAY, reason=f"put back: {why}")
+        case Lost(worker_id):
+            return _after_loss(claim, worker_id, int(config["crash_limit"]))
+        case Exited(code):
+            return _after_failure(claim, f"exit code {code}", config, roll, exit_code=code)
+        case Signalled(number):
+            return _after_failure(claim, f"killed by {signal_name(number)}", config, roll, signal=number)
+        case TimedOut(seconds, number):
+            return _after_failure(claim, f"timed out after {seconds:g} s", config, roll, signal=number)
+        case NotStarted(why):
+            return _after_failure(claim, f"could not start: {why}", config, roll)
+
+
+def backoff(base: float, attempts: int, longest: float, jitter: float, roll: float) -> float:
+    """Seconds until the next run: base ** attempts, of which the share `jitter` is random, capped."""
+    try:
+        delay = min(float(base) ** attempts, longest)
+    except OverflowError:
+        delay = longest
+    return delay * (1 - jitter * roll)
+
+
+def signal_name(number: int) -> str:
+    try:
+        return f"signal {number} ({signals.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"
+
+
+def exit_status(state: str, exit_code: int | None, signal: int | None, error: str | None) -> int:
+    """What a shell would say of a finished job: its own code, 128 + signal, or 124 for a timeout."""
+    if state == State.COMPLETED:
+        return 0
+    if error and error.startswith("timed out"):
+        return 124
+    if exit_code:
+        return exit_code
+    return 128 + signal if signal else 1
+
+
+def _after_failure(
+    claim: Claim,
+    error: str,
+    config: Config,
+    roll: float,
+    exit_code: int | None = None,
+    signal: int | None = None,
+) -> Settlement:
+    attempts = claim.attempts + 1
+    if attempts >= claim.max_retries:
+        reason = f"{error}; attempt {attempts} of {max(claim.max_retries, 1)} was the last"
+        return Settlement(State.DEAD, error, failed=True, exit_code=exit_code, signal=signal, reason=reason)
+    delay = backoff(claim.backoff_base, attempts, config["backoff_max"], config["backoff_jitter"], roll)
+    reason = f"{error}; attempt {attempts} of {claim.max_retries}, next in {delay:.3g} s"
+    return Settlement(State.FAILED, error, True, False, delay, exit_code, signal, reason)
+
+
+def _after_loss(claim: Claim, worker_id: str, limit: int) -> Settlement:
+    error = f"worker lost: {worker_id} died while running it"
+    crashes = claim.crashes + 1
+    if crashes >= limit:
+        reason = f"{error}; lost {crashes} times, the limit"
+        return Settlement(State.DEAD, error, crashed=True, reason=reason)
+    return Settlement(State.PENDING, error, crashed=True, reason=f"{error}; put back")

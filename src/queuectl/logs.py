@@ -1,0 +1,103 @@
+"""Job logs on disk: where they lie, how a run is marked in them, and reading them while they grow."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+
+from queuectl.times import iso
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+FOLLOW_INTERVAL = 0.05
+CUT_MARK = b"\n--- CUT here: the log reached its limit, %15d bytes are missing ---\n"
+
+
+def path_of(folder: str, job_id: str) -> str:
+    return os.path.join(folder, f"job_{job_id}.log")
+
+
+def start_mark(moment: int, attempt: int, worker_id: str) -> bytes:
+    return f"--- START {iso(moment)} attempt={attempt} worker={worker_id} ---\n".encode()
+
+
+def end_mark(moment: int, rc: str, duration_ms: int) -> bytes:
+    return f"--- END {iso(moment)} rc={rc} duration={duration_ms / 1000:.3f}s ---\n".encode()
+
+
+def open_for_writing(path: str) -> int:
+    """Open, or make, a log file that is private and really a file: a planted link or pipe is refused."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    log = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    if not stat.S_ISREG(os.fstat(log).st_mode):
+        os.close(log)
+        raise OSError(f"{path} is not a regular file")
+    return log
+
+
+def append(path: str, data: bytes) -> None:
+    log = open_for_writing(path)
+    try:
+        os.pwrite(log, data, os.fstat(log).st_size)
+    finally:
+        os.close(log)
+
+
+def remove(folder: str, job_ids: Iterable[str]) -> None:
+    for job_id in job_ids:
+        try:
+            os.unlink(path_of(folder, job_id))
+        except OSError:  # most runs print nothing and have no log
+            pass
+
+
+def read(path: str, tail: int | None = None) -> bytes | None:
+    """The log, or its last `tail` lines; None if nothing was ever printed."""
+    try:
+        log = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    with open(log, "rb") as file:
+        return file.read() if tail is None else _last_lines(file.fileno(), tail)
+
+
+def follow(path: str, start: int, over: Callable[[], bool]) -> Iterator[bytes]:
+    """The log from byte `start` on, as it grows, until `over` says that nothing more will come."""
+    position, log = start, -1
+    try:
+        while True:
+            last_round = over()  # asked before reading, so that what came just before the end is not missed
+            if log < 0:
+                log = _open_if_there(path)
+            if log >= 0:
+                size = os.fstat(log).st_size
+                position = min(position, size)  # the middle was cut while we watched
+                while chunk := os.pread(log, 65536, position):
+                    position += len(chunk)
+                    yield chunk
+            if last_round:
+                return
+            time.sleep(FOLLOW_INTERVAL)
+    finally:
+        if log >= 0:
+            os.close(log)
+
+
+def _open_if_there(path: str) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return -1
+
+
+def _last_lines(log: int, count: int) -> bytes:
+    """Read backwards in blocks until there are enough lines."""
+    position, data = os.fstat(log).st_size, b""
+    while position > 0 and data.count(b"\n") <= count:
+        step = min(65536, position)
+        position -= step
+        data = os.pread(log, step, position) + data
+    return b"".join(data.splitlines(keepends=True)[-count:]) if count else b""

@@ -1,0 +1,149 @@
+"""What the store gives back: jobs, their events, workers. Immutable; times in milliseconds, UTC."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from queuectl.settings import Config
+from queuectl.times import iso
+
+FINISHED = ("completed", "dead", "cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A stored job; the fields stand in the order of the JSON output."""
+
+    id: str
+    command: str
+    queue: str
+    state: str
+    priority: int
+    attempts: int
+    crashes: int
+    max_retries: int
+    backoff_base: float
+    timeout_seconds: float | None
+    run_at: int
+    cwd: str | None
+    env: dict[str, str]
+    tags: tuple[str, ...]
+    created_at: int
+    updated_at: int
+    started_at: int | None
+    finished_at: int | None
+    duration_ms: int | None
+    exit_code: int | None
+    signal: int | None
+    error: str | None
+    stdout: str | None
+    stderr: str | None
+    log_path: str
+    worker_id: str | None
+    run: int
+    cancel_requested: bool
+
+    @property
+    def finished(self) -> bool:
+        return self.state in FINISHED
+
+    def as_json(self) -> dict[str, Any]:
+        return {key: value for key, value in _as_json(self).items() if key != "cancel_requested"}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of a job's history."""
+
+    at: int
+    state: str
+    run: int
+    worker_id: str | None
+    reason: str
+    exit_code: int | None
+    signal: int | None
+    duration_ms: int | None
+    cpu_ms: int | None
+    max_rss_kb: int | None
+
+    def as_json(self) -> dict[str, Any]:
+        return _as_json(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker process that has registered. `alive` is what the kernel says, not a clock."""
+
+    id: str
+    pid: int
+    host: str
+    manager_pid: int
+    queues: tuple[str, ...]
+    concurrency: int
+    started_at: int
+    heartbeat_at: int
+    stop: str | None
+    jobs: tuple[str, ...]
+    alive: bool
+
+    @property
+    def state(self) -> str:
+        if not self.alive:
+            return "lost"
+        if self.stop:
+            return "stopping"
+        return "busy" if self.jobs else "idle"
+
+    def as_json(self) -> dict[str, Any]:
+        return {**_as_json(self), "state": self.state}
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A job leased to one worker for one run: all that running it takes. (seq, run) is its fence."""
+
+    seq: int
+    id: str
+    run: int
+    command: str
+    queue: str
+    attempts: int
+    crashes: int
+    max_retries: int
+    backoff_base: float
+    timeout_seconds: float | None
+    cwd: str | None
+    env: str | None
+    started_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a run used and printed."""
+
+    duration_ms: int | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+    cpu_ms: int | None = None
+    max_rss_kb: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """What a worker learns from one exchange with the store."""
+
+    claims: list[Claim]
+    refused: list[Claim]  # settled too late: these runs were no longer ours
+    cancels: set[tuple[int, int]]  # (seq, run) of our runs that somebody wants ended
+    stop: str | None
+    due_in: float | None  # seconds until the next job becomes due, if nothing is due now
+    config: Config
+
+
+def _as_json(record: Any) -> dict[str, Any]:
+    data = {field.name: getattr(record, field.name) for field in fields(record)}
+    for key, value in data.items():
+        if key == "at" or key.endswith("_at"):
+            data[key] = iso(value)
+    return data

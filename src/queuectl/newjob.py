@@ -1,0 +1,204 @@
+"""What a user asks for: a job before it is stored. Nothing invalid gets past this file.
+
+A plain class, not a dataclass: `queuectl enqueue` runs in shell loops, and importing dataclasses costs it
+more than everything else it does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+
+from queuectl import times
+from queuectl.errors import InvalidInput, did_you_mean
+from queuectl.settings import SETTINGS, Number
+
+NAME_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:+-"
+NAME_HELP = 'use letters, digits and "._:+-", starting with a letter or digit, 128 at most'
+ID_ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
+
+LONGEST_COMMAND = 1 << 20
+PRIORITIES = 2**31 - 1
+LONGEST_TIMEOUT = 1_000_000_000
+
+# Written by queuectl itself; people who pipe `list --json` back in get told so.
+OUTPUT_FIELDS = (
+    "state", "attempts", "crashes", "run", "created_at", "updated_at", "started_at", "finished_at", "duration_ms",
+    "exit_code", "signal", "error", "stdout", "stderr", "log_path", "worker_id",
+)  # fmt: skip
+
+
+class NewJob:
+    """A job to enqueue. A field left None takes the queue's default when it is stored."""
+
+    __slots__ = (
+        "backoff_base", "command", "cwd", "env", "id", "max_retries", "priority", "queue", "run_at", "tags",
+        "timeout_seconds",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        command: str,
+        *,
+        id: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        max_retries: int | None = None,
+        backoff_base: Number | None = None,
+        timeout_seconds: Number | None = None,
+        run_at: int | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        tags: tuple[str, ...] | list[str] = (),
+    ) -> None:
+        self.command = _command(command)
+        self.id = None if id is None else name("id", id)
+        self.queue = queue if queue == "default" else name("queue", queue)
+        self.priority = priority if priority == 0 else _integer("priority", priority, -PRIORITIES, PRIORITIES)
+        self.max_retries = None if max_retries is None else _as_setting("max_retries", max_retries)
+        self.backoff_base = None if backoff_base is None else _as_setting("backoff_base", backoff_base)
+        self.timeout_seconds = None if timeout_seconds is None else _timeout(timeout_seconds)
+        self.run_at = run_at
+        self.cwd = None if cwd is None else os.path.abspath(_text("cwd", cwd))
+        self.env = None if env is None else _env(env)
+        self.tags = _tags(tags) if tags else ()
+
+
+def from_fields(fields: Mapping[str, object], now: Callable[[], int] = times.now_ms) -> NewJob:
+    """A job from JSON-like fields, with aliases resolved and every type checked."""
+    given: dict[str, object] = {}
+    for key, value in fields.items():
+        field = ALIASES.get(key, key)
+        if field not in FIELDS:
+            raise _unknown(key)
+        if field in given:
+            raise InvalidInput(f'"{key}" and another name of "{field}" are both given', "keep one of them")
+        if value is not None:
+            given[field] = value
+    if "command" not in given:
+        raise InvalidInput('the field "command" is missing', 'for example {"command": "echo hello"}')
+    if "run_at" in given:
+        given["run_at"] = _moment(given["run_at"], now())
+    return NewJob(**given)  # type: ignore[arg-type]
+
+
+FIELDS = frozenset(NewJob.__slots__)
+ALIASES = {
+    "cmd": "command",
+    "base_backoff": "backoff_base",
+    "timeout": "timeout_seconds",
+    "available_at": "run_at",
+    "next_run_at": "run_at",
+}
+
+
+def new_id() -> str:
+    """Ten characters of lower-case base32, 50 random bits."""
+    bits = int.from_bytes(os.urandom(7), "big")
+    return "".join([ID_ALPHABET[bits >> shift & 31] for shift in range(0, 50, 5)])
+
+
+def quote(words: Iterable[str]) -> str:
+    """Shell text that runs exactly these words. (shlex.join would load `re`.)"""
+    safe = NAME_CHARACTERS + "/@%=,"
+    return " ".join(
+        word if word and not word.strip(safe) else "'" + word.replace("'", "'\"'\"'") + "'" for word in words
+    )
+
+
+def name(field: str, value: object) -> str:
+    """An id, queue or the like: safe in file names, terminals and URLs."""
+    text = _text(field, value)
+    if not text or text.strip(NAME_CHARACTERS) or not text[0].isalnum() or len(text) > 128:
+        raise InvalidInput(f'"{text[:140]}" cannot be used as "{field}"', NAME_HELP)
+    return text
+
+
+def _command(value: object) -> str:
+    text = _text("command", value)
+    if not text.strip():
+        raise InvalidInput("the command is empty", "give the shell command to run")
+    if len(text) > LONGEST_COMMAND:
+        raise InvalidInput("the command is longer than 1 MiB", "put it into a script and enqueue that")
+    return text
+
+
+def _text(field: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(f'"{field}" must be text, not {_described(value)}', "put it in quotes")
+    if "\0" in value:
+        raise InvalidInput(f'"{field}" contains a NUL byte', "no shell can take one; remove it")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InvalidInput(f'"{field}" is not valid UTF-8', "use UTF-8 text") from None
+    return value
+
+
+def _integer(field: str, value: object, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidInput(f'"{field}" must be a whole number, not {_described(value)}', "for example 5")
+    if not least <= value <= most:
+        raise InvalidInput(f'"{field}" is out of range: {value}', f"it goes from {least} to {most}")
+    return value
+
+
+def _as_setting(field: str, value: object) -> Number:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInput(
+            f'"{field}" must be a number, not {_described(value)}', f"it takes {SETTINGS[field].range}"
+        )
+    return SETTINGS[field].check(value)
+
+
+def _timeout(value: object) -> Number:
+    if isinstance(value, str):
+        return times.parse_duration(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInput(f'"timeout_seconds" must be a number, not {_described(value)}', "for example 90")
+    if not 0 <= value <= LONGEST_TIMEOUT:
+        raise InvalidInput(f'"timeout_seconds" is out of range: {value}', "give seconds; 0 means no limit")
+    return value
+
+
+def _moment(value: object, now: int) -> int:
+    if isinstance(value, str):
+        return times.parse_moment(value, now)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInput(f'"run_at" must be a time, not {_described(value)}', times.MOMENT_HELP)
+    if not 0 <= value < 1_000_000_000:  # as a delay, more than 30 years: a Unix time stamp, probably
+        raise InvalidInput(f'"run_at" is out of range as a delay in seconds: {value}', times.MOMENT_HELP)
+    return now + round(value * 1000)
+
+
+def _env(value: object) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f'"env" must be an object, not {_described(value)}', 'for example {"LANG": "C"}')
+    env: dict[str, str] = {}
+    for key, text in value.items():
+        if not isinstance(key, str) or not _text("env", key) or "=" in key:
+            raise InvalidInput(f'"{key}" cannot name an environment variable', "use letters, digits and _")
+        env[key] = _text(f"env.{key}", text)
+    return env
+
+
+def _tags(value: object) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, list | tuple):
+        raise InvalidInput(f'"tags" must be a list, not {_described(value)}', 'for example ["nightly", "eu"]')
+    for tag in value:
+        text = _text("tags", tag)
+        if not text or len(text) > 128 or not text.isprintable() or " " in text:
+            raise InvalidInput(f"{_described(tag)} cannot be a tag", "a tag is one word, 128 letters at most")
+    return tuple(dict.fromkeys(value))
+
+
+def _unknown(key: str) -> InvalidInput:
+    if key in OUTPUT_FIELDS:
+        return InvalidInput(f'the field "{key}" is written by queuectl, not by you', "leave it out")
+    return InvalidInput(f'unknown field "{key}"', did_you_mean(key, sorted(FIELDS | set(ALIASES))))
+
+
+def _described(value: object) -> str:
+    kinds = {bool: "true/false", int: "a number", float: "a number", dict: "an object", list: "a list"}
+    return f'"{value[:80]}"' if isinstance(value, str) else kinds.get(type(value), type(value).__name__)

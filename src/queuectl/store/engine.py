@@ -1,0 +1,72 @@
+"""What a database must offer the store. The SQL is the store's; what differs between databases is here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+Params = Mapping[str, Any]
+Row = tuple[Any, ...]
+
+
+class Transaction(Protocol):
+    """One atomic unit; commits on a clean exit, leaves nothing behind on an error."""
+
+    now: int
+    """The moment of this transaction on the database's clock, in milliseconds."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def run(self, sql: str, params: Params = {}) -> int:
+        """Execute; the number of rows changed."""
+        ...
+
+    def rows(self, sql: str, params: Params = {}) -> list[Row]:
+        """Execute; all rows it returns."""
+        ...
+
+    def load(self, sql: str, many: Iterable[Params]) -> None:
+        """Execute for each, as fast as this database can. Raises Duplicate if a unique value is taken."""
+        ...
+
+
+class Engine(Protocol):
+    """A database holding one queue."""
+
+    url: str
+    """How people name it; never with a password."""
+    log_dir: str
+    bell_dir: str
+    """Where the bells of this machine's workers hang."""
+
+    def write(self) -> Transaction: ...
+    def read(self) -> Transaction:
+        """A consistent view for reading; takes no lock that a writer would wait for."""
+        ...
+
+    def flush(self) -> None:
+        """Put on disk what transactions of a relaxed engine (`durable=False`) have committed."""
+        ...
+
+    def announce(self) -> int:
+        """Wake the workers, after a commit they should know of; how many could be reached."""
+        ...
+
+    def default_cwd(self) -> str | None:
+        """The folder a job runs in if it names none."""
+        ...
+
+    def backup(self, path: str) -> None: ...
+    def problems(self) -> list[str]:
+        """What an integrity check finds; empty if all is well."""
+        ...
+
+    def compact(self) -> None:
+        """Give back the space of deleted rows."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,256 @@
+"""The engine for one machine: an SQLite file in WAL mode, through apsw."""
+
+from __future__ import annotations
+
+import os
+
+import apsw
+
+from queuectl import bell
+from queuectl.errors import Conflict, Duplicate, QueuectlError, StoreUnavailable
+from queuectl.store import migrate
+from queuectl.times import now_ms
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import TracebackType
+
+    from queuectl.store.engine import Params, Row
+
+APPLICATION_ID = 0x51C71  # marks the file as ours
+
+DIALECT = {
+    "{skip_locked}": "",  # one writer at a time: there are no locked rows to skip
+    "{for_update}": "",
+    "{serial}": "INTEGER PRIMARY KEY AUTOINCREMENT",  # never reused, or an old fence could fit a new job
+    "{ascii}": "TEXT",
+}
+
+
+class SqliteEngine:
+    """One connection to the queue's file, which is made if it is not there.
+
+    A `durable` engine's commit returns when the data is on disk. A relaxed one's is atomic and visible at once,
+    but survives a power cut only after `flush`; workers use it to share one sync among many runs.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        clock: Callable[[], int] = now_ms,
+        durable: bool = True,
+        patience: float = 10.0,
+    ) -> None:
+        self.path = os.path.realpath(path)
+        self.url = self.path
+        folder = os.path.dirname(self.path)
+        self.log_dir = os.environ.get("QUEUECTL_LOG_DIR") or os.path.join(folder, "logs")
+        self.bell_dir = self.path + ".run"
+        self._clock = clock
+        self._texts: dict[str, tuple[str, list[str]]] = {}
+        self._wal = -1
+        try:
+            self._make_private(folder)
+            self._db = apsw.Connection(self.path)
+            self._db.set_busy_timeout(round(patience * 1000))
+            self._prepare(durable)
+        except (apsw.Error, OSError) as error:
+            raise self._explain(error) from error
+
+    def write(self) -> SqliteTransaction:
+        return SqliteTransaction(self, "BEGIN IMMEDIATE")
+
+    def read(self) -> SqliteTransaction:
+        return SqliteTransaction(self, "BEGIN")
+
+    def flush(self) -> None:
+        if self._wal < 0:
+            self._wal = os.open(self.path + "-wal", os.O_RDWR | os.O_CLOEXEC)
+        os.fdatasync(self._wal)
+
+    def announce(self) -> int:
+        return bell.ring(self.bell_dir)
+
+    def default_cwd(self) -> str | None:
+        try:
+            return os.getcwd()
+        except FileNotFoundError:  # removed under us; the worker's own folder will have to do
+            return None
+
+    def backup(self, path: str) -> None:
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            raise Conflict(f'"{path}" is already there', "choose another name, or remove it first") from None
+        except OSError as error:
+            raise StoreUnavailable(f'cannot write "{path}": {error.strerror}', "choose another place") from None
+        try:
+            target = apsw.Connection(path)
+            with target.backup("main", self._db, "main") as copy:
+                while not copy.done:
+                    copy.step(1000)
+            target.pragma("journal_mode", "delete")
+            target.close()
+        except apsw.Error as error:
+            os.unlink(path)
+            raise self._explain(error) from error
+
+    def problems(self) -> list[str]:
+        try:
+            found = [str(row[0]) for row in self._db.execute("PRAGMA integrity_check(10)")]
+            found += [
+                f"row {row[1]} of {row[0]} points nowhere" for row in self._db.execute("PRAGMA foreign_key_check")
+            ]
+        except apsw.Error as error:
+            return [self._explain(error).message]
+        return [line for line in found if line != "ok"]
+
+    def compact(self) -> None:
+        try:
+            self._db.execute("VACUUM")
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except apsw.Error as error:
+            raise self._explain(error) from error
+
+    def close(self) -> None:
+        self._db.close()
+        if self._wal >= 0:
+            os.close(self._wal)
+            self._wal = -1
+
+    # -- opening -----------------------------------------------------------------------------------------
+
+    def _make_private(self, folder: str) -> None:
+        """The folder 0700 and the file 0600 from their first moment, whatever the umask."""
+        if not os.path.isdir(folder):
+            os.makedirs(folder, mode=0o700)
+        try:
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError:
+            pass
+
+    def _prepare(self, durable: bool) -> None:
+        version = self._db.pragma("user_version")
+        if version != migrate.NEWEST:
+            self._migrate()
+        self._db.pragma("foreign_keys", True)
+        if not durable:
+            self._db.pragma("synchronous", "normal")
+
+    def _migrate(self) -> None:
+        """Bring the file to this program's schema in one transaction, or refuse and leave it untouched."""
+        mark = self._db.pragma("application_id")
+        if mark != APPLICATION_ID and (mark or self._db.execute("SELECT 1 FROM sqlite_schema").fetchone()):
+            raise StoreUnavailable(f'"{self.path}" is not a queuectl database', "give another file with --db")
+        migrate.check(self._db.pragma("user_version"), self.path)
+        if mark != APPLICATION_ID:
+            self._db.pragma("journal_mode", "wal")
+        with self.write():
+            version = self._db.pragma("user_version")  # again, now that nobody else can be at it
+            for number, script in migrate.scripts_after(version, "sqlite"):
+                self._db.execute(self.text(script)[0])
+                self._db.pragma("user_version", number)
+            self._db.pragma("application_id", APPLICATION_ID)
+
+    # -- running statements ------------------------------------------------------------------------------
+
+    def text(self, sql: str) -> tuple[str, list[str]]:
+        """The statement in SQLite's own words, and the names of its list parameters."""
+        known = self._texts.get(sql)
+        if known is None:
+            text, lists = sql, []
+            for spot, words in DIALECT.items():
+                text = text.replace(spot, words)
+            while "{among:" in text:
+                before, _, rest = text.partition("{among:")
+                name, _, after = rest.partition("}")
+                text = f"{before}IN (SELECT value FROM json_each(:{name})){after}"
+                lists.append(name)
+            known = self._texts[sql] = (text, lists)
+        return known
+
+    def _explain(self, error: Exception) -> QueuectlError:
+        """The driver's error in the user's words."""
+        where = f'"{self.path}"'
+        match error:
+            case apsw.BusyError() | apsw.LockedError():
+                return StoreUnavailable(
+                    f"the database {where} is locked by another process",
+                    "try again; see what holds it with fuser",
+                )
+            case apsw.FullError():
+                return StoreUnavailable(f"the disk under {where} is full", "make room, then try again")
+            case apsw.ReadOnlyError() | PermissionError():
+                return StoreUnavailable(
+                    f"no permission to write {where}",
+                    "check its owner and mode, or choose another file with --db",
+                )
+            case apsw.NotADBError():
+                return StoreUnavailable(f"{where} is not an SQLite database", "give another file with --db")
+            case apsw.CorruptError():
+                return StoreUnavailable(
+                    f"the database {where} is damaged", "run queuectl doctor; restore a backup if it agrees"
+                )
+            case apsw.Error() | OSError():
+                return StoreUnavailable(
+                    f"cannot use the database {where}: {getattr(error, 'strerror', None) or error}",
+                    "check the path, or choose another file with --db",
+                )
+        return QueuectlError(str(error))
+
+    # Used by SqliteTransaction alone.
+    def execute(self, sql: str, params: Params) -> apsw.Cursor:
+        text, lists = self.text(sql)
+        if lists:
+            import json
+
+            params = {**params, **{name: json.dumps(params[name]) for name in lists}}
+        return self._db.execute(text, params)
+
+
+class SqliteTransaction:
+    """One atomic unit on an SqliteEngine."""
+
+    def __init__(self, engine: SqliteEngine, begin: str) -> None:
+        self._engine = engine
+        self._db = engine._db
+        self._begin = begin
+        self.now = 0
+
+    def __enter__(self) -> SqliteTransaction:
+        try:
+            self._db.execute(self._begin)
+        except apsw.Error as error:
+            raise self._engine._explain(error) from error
+        self.now = self._engine._clock()  # after the lock is ours: time spent waiting for it has passed
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._db.execute("COMMIT")
+                return
+        except apsw.Error as failed:
+            error = failed
+        if self._db.in_transaction:  # a full disk may have rolled it back already
+            self._db.execute("ROLLBACK")
+        if isinstance(error, apsw.Error):
+            raise self._engine._explain(error) from error
+
+    def run(self, sql: str, params: Params = {}) -> int:
+        self._engine.execute(sql, params).fetchall()
+        return self._db.changes()
+
+    def rows(self, sql: str, params: Params = {}) -> list[Row]:
+        return self._engine.execute(sql, params).fetchall()
+
+    def load(self, sql: str, many: Iterable[Params]) -> None:
+        try:
+            self._db.executemany(self._engine.text(sql)[0], many)
+        except apsw.ConstraintError as error:
+            if "UNIQUE" in str(error):
+                raise Duplicate(str(error)) from error
+            raise

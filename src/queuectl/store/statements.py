@@ -1,0 +1,252 @@
+"""Every statement of the store, once, in the order a job lives.
+
+One text serves every database. `:name` is a parameter; `{…}` is a spot where databases differ, filled in by the
+engine: `{skip_locked}` and `{among:name}` (is one of the values in the list parameter).
+"""
+
+from __future__ import annotations
+
+# -- enqueue ---------------------------------------------------------------------------------------------
+
+READ_CONFIG = "SELECT key, value FROM config"
+
+INSERT_JOB = """
+INSERT INTO jobs (id, command, queue, state, ready, priority, max_retries, backoff_base, timeout_seconds,
+                  run_at, cwd, env, created_at, updated_at)
+VALUES (:id, :command, :queue, 'pending', :run_at <= :now, :priority, :max_retries, :backoff_base,
+        :timeout_seconds, :run_at, :cwd, :env, :now, :now)
+"""
+
+INSERT_TAG = "INSERT INTO tags (tag, job) SELECT :tag, seq FROM jobs WHERE id = :id"
+
+# -- claim -----------------------------------------------------------------------------------------------
+
+# Becoming due is a move from one index to the other. Bounded, so that no claim pays for a flood of retries.
+PROMOTE_DUE = """
+UPDATE jobs
+   SET ready = TRUE
+ WHERE seq IN (SELECT seq FROM jobs
+                WHERE state IN ('pending', 'failed') AND NOT ready AND run_at <= :now
+                ORDER BY run_at
+                LIMIT :limit {skip_locked})
+"""
+
+NEXT_DUE = "SELECT min(run_at) FROM jobs WHERE state IN ('pending', 'failed') AND NOT ready"
+
+# Hops from queue to queue along the index: costs as many look-ups as there are queues, however many jobs wait.
+READY_QUEUES = """
+WITH RECURSIVE found (queue) AS (
+  SELECT min(queue) FROM jobs WHERE ready
+   UNION ALL
+  SELECT (SELECT min(queue) FROM jobs WHERE ready AND queue > found.queue) FROM found WHERE queue IS NOT NULL
+)
+SELECT queue FROM found WHERE queue IS NOT NULL
+"""
+
+READY_JOBS = """
+SELECT -priority, seq FROM jobs
+ WHERE ready AND queue = :queue
+ ORDER BY priority DESC, seq
+ LIMIT :limit {skip_locked}
+"""
+
+CLAIM = """
+UPDATE jobs
+   SET state = 'processing', ready = FALSE, run = run + 1, worker_id = :worker,
+       started_at = :now, updated_at = :now,
+       duration_ms = NULL, exit_code = NULL, signal = NULL, error = NULL, stdout = NULL, stderr = NULL
+ WHERE ready AND seq {among:seqs}
+RETURNING seq, id, run, command, queue, attempts, crashes, max_retries, backoff_base, timeout_seconds,
+          cwd, env, started_at
+"""
+
+RECORD_START = """
+INSERT INTO events (job, at, state, run, worker_id, reason)
+SELECT seq, :now, state, run, worker_id, 'started' FROM jobs WHERE seq {among:seqs}
+"""
+
+# -- settle ----------------------------------------------------------------------------------------------
+
+# The fence: a job that has moved on since this run was claimed matches no row.
+SETTLE = """
+UPDATE jobs
+   SET state = :state, ready = FALSE, cancel_requested = FALSE,
+       attempts = attempts + :failed, crashes = crashes + :crashed,
+       run_at = CASE WHEN :state IN ('pending', 'failed') THEN :run_at ELSE run_at END,
+       updated_at = :now, finished_at = :finished_at,
+       duration_ms = :duration_ms, exit_code = :exit_code, signal = :signal, error = :error,
+       stdout = :stdout, stderr = :stderr
+ WHERE seq = :seq AND run = :run AND state = 'processing' AND worker_id = :worker
+"""
+
+RECORD_EVENT = """
+INSERT INTO events (job, at, state, run, worker_id, reason, exit_code, signal, duration_ms, cpu_ms, max_rss_kb)
+VALUES (:seq, :now, :state, :run, :worker, :reason, :exit_code, :signal, :duration_ms, :cpu_ms, :max_rss_kb)
+"""
+
+RECORD_NOTE = """
+INSERT INTO events (job, at, state, run, worker_id, reason)
+SELECT seq, :now, state, :run, :worker, :reason FROM jobs WHERE seq = :seq
+"""
+
+# -- workers ---------------------------------------------------------------------------------------------
+
+REGISTER = """
+INSERT INTO workers (id, pid, host, manager_pid, queues, concurrency, started_at, heartbeat_at)
+VALUES (:id, :pid, :host, :manager_pid, :queues, :concurrency, :now, :now)
+"""
+
+HEARTBEAT = "UPDATE workers SET heartbeat_at = :now WHERE id = :id"
+
+READ_ORDER = "SELECT stop FROM workers WHERE id = :id"
+
+# 'now' is never taken back by a later 'drain'.
+ORDER_STOP = """
+UPDATE workers
+   SET stop = CASE WHEN stop = 'now' THEN stop ELSE :stop END
+ WHERE id {among:ids}
+"""
+
+UNREGISTER = "DELETE FROM workers WHERE id = :id"
+
+CANCELS_FOR = "SELECT seq, run FROM jobs WHERE worker_id = :worker AND state = 'processing' AND cancel_requested"
+
+HELD_BY = """
+SELECT seq, id, run, command, queue, attempts, crashes, max_retries, backoff_base, timeout_seconds,
+       cwd, env, started_at, cancel_requested
+  FROM jobs
+ WHERE worker_id = :worker AND state = 'processing'
+"""
+
+# A job can be held by a worker that never came to register, or whose row is gone.
+HOLDERS = """
+SELECT id FROM workers
+ UNION
+SELECT worker_id FROM jobs WHERE state = 'processing'
+"""
+
+# -- steer -----------------------------------------------------------------------------------------------
+
+FIND_EXACT = "SELECT id FROM jobs WHERE id = :id"
+FIND_PREFIX = "SELECT id FROM jobs WHERE id >= :low AND id < :high ORDER BY id LIMIT 2"
+FIND_LAST = "SELECT id FROM jobs ORDER BY seq DESC LIMIT 1"
+
+LOCK_JOB = "SELECT seq, state, run, worker_id FROM jobs WHERE id = :id {for_update}"
+
+CANCEL_WAITING = """
+UPDATE jobs
+   SET state = 'cancelled', ready = FALSE, updated_at = :now, finished_at = :now, error = 'cancelled'
+ WHERE seq = :seq AND run = :run AND state IN ('pending', 'failed', 'blocked')
+"""
+
+REQUEST_CANCEL = """
+UPDATE jobs
+   SET cancel_requested = TRUE, updated_at = :now
+ WHERE seq = :seq AND run = :run AND state = 'processing'
+"""
+
+RETRY_DEAD = """
+UPDATE jobs
+   SET state = 'pending', ready = TRUE, attempts = 0, crashes = 0, run_at = :now, updated_at = :now,
+       finished_at = NULL, error = NULL
+ WHERE seq = :seq AND state = 'dead'
+"""
+
+DEAD_JOBS = "SELECT id FROM jobs WHERE state = 'dead' ORDER BY seq"
+
+# -- clean-up --------------------------------------------------------------------------------------------
+
+PRUNE = """
+DELETE FROM jobs
+ WHERE seq IN (SELECT seq FROM jobs
+                WHERE finished_at IS NOT NULL AND finished_at <= :before AND state {among:states}
+                ORDER BY finished_at
+                LIMIT :limit)
+RETURNING id
+"""
+
+COUNT_PRUNABLE = """
+SELECT count(*) FROM jobs WHERE finished_at IS NOT NULL AND finished_at <= :before AND state {among:states}
+"""
+
+PURGE_DEAD = "DELETE FROM jobs WHERE state = 'dead' AND id {among:ids} RETURNING id"
+
+ALL_IDS = "SELECT id FROM jobs"
+
+WIPE = ("DELETE FROM events", "DELETE FROM tags", "DELETE FROM jobs", "DELETE FROM counts",
+        "DELETE FROM workers", "DELETE FROM config")  # fmt: skip
+
+SET_CONFIG = """
+INSERT INTO config (key, value) VALUES (:key, :value)
+    ON CONFLICT (key) DO UPDATE SET value = excluded.value
+"""
+
+UNSET_CONFIG = "DELETE FROM config WHERE key = :key"
+
+# -- views -----------------------------------------------------------------------------------------------
+
+JOB_FIELDS = (
+    "id", "command", "queue", "state", "priority", "attempts", "crashes", "max_retries", "backoff_base",
+    "timeout_seconds", "run_at", "cwd", "env", "created_at", "updated_at", "started_at", "finished_at",
+    "duration_ms", "exit_code", "signal", "error", "stdout", "stderr", "worker_id", "run", "cancel_requested",
+    "tags",
+)  # fmt: skip
+JOB_COLUMNS = (
+    ", ".join(JOB_FIELDS[:-1])
+    + """,
+       (SELECT string_agg(tag, ' ' ORDER BY tag) FROM tags WHERE job = seq)"""
+)
+
+GET_JOB = f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = :id"
+
+# Each way to list walks an index, newest first; further filters apply along the way.
+_AND_OPTIONS = """
+   AND (CAST(:queue AS TEXT) IS NULL OR queue = :queue)
+   AND (CAST(:tag AS TEXT) IS NULL OR EXISTS (SELECT 1 FROM tags WHERE job = seq AND tag = :tag))
+ ORDER BY seq DESC
+ LIMIT :limit
+"""
+LIST_ALL = f"SELECT {JOB_COLUMNS} FROM jobs WHERE seq > 0 {_AND_OPTIONS}"
+LIST_STATE = f"SELECT {JOB_COLUMNS} FROM jobs WHERE state = :state {_AND_OPTIONS}"
+
+STATES_OF = "SELECT id, state FROM jobs WHERE id {among:ids}"
+
+UNFINISHED = """
+SELECT id FROM jobs WHERE state IN ('pending', 'processing', 'failed', 'blocked') ORDER BY seq
+"""
+
+HISTORY = """
+SELECT at, state, run, worker_id, reason, exit_code, signal, duration_ms, cpu_ms, max_rss_kb
+  FROM events
+ WHERE job = (SELECT seq FROM jobs WHERE id = :id)
+ ORDER BY events.id
+"""
+
+COUNTS = "SELECT queue, state, n FROM counts"
+
+WORKERS = """
+SELECT id, pid, host, manager_pid, queues, concurrency, started_at, heartbeat_at, stop
+  FROM workers ORDER BY started_at, id
+"""
+
+RUNNING = "SELECT worker_id, id FROM jobs WHERE state = 'processing' ORDER BY started_at, seq"
+
+# The newest finished jobs only: exact for small queues, recent and bounded for large ones.
+RECENT_FINISHED = """
+SELECT state, attempts, duration_ms, started_at - CASE WHEN run_at > created_at THEN run_at ELSE created_at END
+  FROM jobs
+ WHERE finished_at IS NOT NULL
+ ORDER BY finished_at DESC
+ LIMIT :limit
+"""
+
+FINISHED_SINCE = "SELECT count(*) FROM jobs WHERE finished_at >= :since AND finished_at IS NOT NULL"
+
+# Counted up to a limit: "more than 10,000 before it" says enough.
+AHEAD_OF = """
+SELECT count(*) FROM (
+  SELECT 1 FROM jobs
+   WHERE ready AND queue = :queue
+     AND (priority > :priority OR (priority = :priority AND seq < (SELECT seq FROM jobs WHERE id = :id)))
+   LIMIT :limit) AS ahead
+"""

@@ -1,0 +1,379 @@
+"""The queue itself. Every method is one transaction: it happens whole or not at all."""
+
+from __future__ import annotations
+
+import os
+
+from queuectl import bell, logs, newjob, settings
+from queuectl.errors import Conflict, Duplicate, InvalidInput, NotFound
+from queuectl.store import statements as sql
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from queuectl.lifecycle import Settlement
+    from queuectl.model import Claim, Report, Tick
+    from queuectl.newjob import NewJob
+    from queuectl.settings import Config, Number
+    from queuectl.store.engine import Engine, Transaction
+    from queuectl.store.views import Views
+
+PROMOTED_AT_ONCE = 1000
+PRUNED_AT_ONCE = 1000
+PROGRESS_EVERY = 1000
+PATIENCE_SECONDS = 10.0
+
+
+class Store:
+    """All that changes a queue. What only reads it is in `views`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    @property
+    def views(self) -> Views:
+        from queuectl.store.views import Views  # here: a plain enqueue must not load the model
+
+        return Views(self.engine)
+
+    def close(self) -> None:
+        self.engine.close()
+
+    # -- enqueue -----------------------------------------------------------------------------------------
+
+    def enqueue(self, jobs: Sequence[NewJob], progress: Callable[[int], None] | None = None) -> list[str]:
+        """Store all of them or none, and return their ids. When this returns they are on disk."""
+        for _ in range(3):
+            ids = [job.id or newjob.new_id() for job in jobs]
+            try:
+                with self.engine.write() as tx:
+                    tx.load(sql.INSERT_JOB, self._rows(tx, jobs, ids, progress))
+                    tags = [{"tag": tag, "id": id} for job, id in zip(jobs, ids, strict=True) for tag in job.tags]
+                    if tags:
+                        tx.load(sql.INSERT_TAG, tags)
+                self.engine.announce()
+                return ids
+            except Duplicate:
+                self._refuse_taken([job.id for job in jobs if job.id])  # else a drawn id met an old one: again
+        raise Conflict("no free id could be drawn", "try again")
+
+    def _rows(
+        self, tx: Transaction, jobs: Sequence[NewJob], ids: list[str], progress: Callable[[int], None] | None
+    ) -> Iterator[dict[str, object]]:
+        """The jobs as rows, with what they left open filled in from the settings."""
+        config = self._config(tx)
+        cwd = self.engine.default_cwd()
+        for number, (job, id) in enumerate(zip(jobs, ids, strict=True)):
+            if progress and number % PROGRESS_EVERY == 0:
+                progress(number)
+            timeout = config["job_timeout"] if job.timeout_seconds is None else job.timeout_seconds
+            yield {
+                "id": id,
+                "command": job.command,
+                "queue": job.queue,
+                "priority": job.priority,
+                "max_retries": config["max_retries"] if job.max_retries is None else job.max_retries,
+                "backoff_base": config["backoff_base"] if job.backoff_base is None else job.backoff_base,
+                "timeout_seconds": timeout or None,
+                "run_at": tx.now if job.run_at is None else job.run_at,
+                "cwd": job.cwd or cwd,
+                "env": _json(job.env) if job.env else None,
+                "now": tx.now,
+            }
+
+    def _refuse_taken(self, chosen: list[str]) -> None:
+        with self.engine.read() as tx:
+            taken: dict[str, str] = dict(tx.rows(sql.STATES_OF, {"ids": chosen}))
+        seen: set[str] = set()
+        for id in chosen:
+            if id in taken:
+                raise Duplicate(f'a job "{id}" is already there ({taken[id]})', f"look at it: queuectl show {id}", id)
+            if id in seen:
+                raise Duplicate(f'the id "{id}" is used twice in this batch', "ids are unique", id)
+            seen.add(id)
+
+    # -- the worker's side -------------------------------------------------------------------------------
+
+    def register(
+        self, worker: str, pid: int, host: str, manager_pid: int, queues: Sequence[str], concurrency: int
+    ) -> None:
+        with self.engine.write() as tx:
+            tx.run(
+                sql.REGISTER,
+                {
+                    "id": worker,
+                    "pid": pid,
+                    "host": host,
+                    "manager_pid": manager_pid,
+                    "queues": " ".join(queues),
+                    "concurrency": concurrency,
+                    "now": tx.now,
+                },
+            )
+
+    def unregister(self, worker: str) -> None:
+        with self.engine.write() as tx:
+            tx.run(sql.UNREGISTER, {"id": worker})
+
+    def heartbeat(self, worker: str) -> bool:
+        """Show that this worker lives. False if it has been given up for lost."""
+        with self.engine.write() as tx:
+            return tx.run(sql.HEARTBEAT, {"id": worker, "now": tx.now}) == 1
+
+    def tick(
+        self,
+        worker: str,
+        ended: Sequence[tuple[Claim, Settlement, Report]] = (),
+        slots: int = 0,
+        queues: Sequence[str] = (),
+    ) -> Tick:
+        """Settle what ended, lease up to `slots` due jobs, and bring the news: one transaction for all of it."""
+        from queuectl.model import Tick
+
+        with self.engine.write() as tx:
+            refused = [
+                claim
+                for claim, settlement, report in ended
+                if not self._settle(tx, worker, claim, settlement, report)
+            ]
+            order = tx.rows(sql.READ_ORDER, {"id": worker})
+            stop = order[0][0] if order else "now"  # given up for lost: whatever it runs is no longer its own
+            claims = self._claim(tx, worker, slots, queues) if slots and not stop else []
+            return Tick(
+                claims=claims,
+                refused=refused,
+                cancels=set(tx.rows(sql.CANCELS_FOR, {"worker": worker})),
+                stop=stop,
+                due_in=None if len(claims) == slots else self._due_in(tx),
+                config=self._config(tx),
+            )
+
+    def settle(self, worker: str, claim: Claim, settlement: Settlement, report: Report) -> bool:
+        """End a run. False if the job has moved on without us; nothing but its history is changed then."""
+        with self.engine.write() as tx:
+            return self._settle(tx, worker, claim, settlement, report)
+
+    def _settle(self, tx: Transaction, worker: str, claim: Claim, settlement: Settlement, report: Report) -> bool:
+        fence = {"seq": claim.seq, "run": claim.run, "worker": worker, "now": tx.now}
+        changed = tx.run(
+            sql.SETTLE,
+            {
+                **fence,
+                "state": settlement.state,
+                "failed": int(settlement.failed),
+                "crashed": int(settlement.crashed),
+                "run_at": tx.now + round(settlement.delay * 1000),
+                "finished_at": tx.now if settlement.state in ("completed", "dead", "cancelled") else None,
+                "duration_ms": report.duration_ms,
+                "exit_code": settlement.exit_code,
+                "signal": settlement.signal,
+                "error": settlement.error,
+                "stdout": report.stdout,
+                "stderr": report.stderr,
+            },
+        )
+        if not changed:
+            reason = f"late result of run {claim.run} refused: the job has moved on ({settlement.reason})"
+            tx.run(sql.RECORD_NOTE, {**fence, "reason": reason})
+            return False
+        tx.run(
+            sql.RECORD_EVENT,
+            {
+                **fence,
+                "state": settlement.state,
+                "reason": settlement.reason,
+                "exit_code": settlement.exit_code,
+                "signal": settlement.signal,
+                "duration_ms": report.duration_ms,
+                "cpu_ms": report.cpu_ms,
+                "max_rss_kb": report.max_rss_kb,
+            },
+        )
+        return True
+
+    def _claim(self, tx: Transaction, worker: str, slots: int, queues: Sequence[str]) -> list[Claim]:
+        """Lease due jobs, highest priority first, then the oldest. No job goes to two callers."""
+        from queuectl.model import Claim
+
+        tx.run(sql.PROMOTE_DUE, {"now": tx.now, "limit": PROMOTED_AT_ONCE})
+        names = queues or [name for (name,) in tx.rows(sql.READY_QUEUES)]
+        found = [row for name in names for row in tx.rows(sql.READY_JOBS, {"queue": name, "limit": slots})]
+        if not found:
+            return []
+        seqs = [seq for _, seq in sorted(found)[:slots]]
+        rows = tx.rows(sql.CLAIM, {"worker": worker, "now": tx.now, "seqs": seqs})
+        tx.run(sql.RECORD_START, {"now": tx.now, "seqs": seqs})
+        claims = {row[0]: Claim(*row) for row in rows}
+        return [claims[seq] for seq in seqs if seq in claims]  # RETURNING keeps no order
+
+    def _due_in(self, tx: Transaction) -> float | None:
+        due = tx.rows(sql.NEXT_DUE)[0][0]
+        return None if due is None else max(0, due - tx.now) / 1000
+
+    # -- recovery ----------------------------------------------------------------------------------------
+
+    def lost_workers(self) -> dict[str, list[Claim]]:
+        """Workers that died without a word, and the runs that died with them."""
+        from queuectl.model import Claim
+
+        with self.engine.read() as tx:
+            holders = [id for (id,) in tx.rows(sql.HOLDERS)]
+            dead = [id for id in holders if not bell.answers(self.engine.bell_dir, id)]
+            return {id: [Claim(*row[:-1]) for row in tx.rows(sql.HELD_BY, {"worker": id})] for id in dead}
+
+    def recover(self, worker: str) -> list[tuple[Claim, Settlement]]:
+        """Put back what a lost worker was running and strike it off. The caller has ended its processes."""
+        from queuectl import lifecycle
+        from queuectl.model import Claim, Report
+
+        done = []
+        with self.engine.write() as tx:
+            config = self._config(tx)
+            for *fields, cancel_requested in tx.rows(sql.HELD_BY, {"worker": worker}):
+                claim = Claim(*fields)
+                outcome = lifecycle.Cancelled() if cancel_requested else lifecycle.Lost(worker)
+                settlement = lifecycle.after_run(claim, outcome, config, 0)
+                report = Report(duration_ms=max(0, tx.now - claim.started_at))
+                if self._settle(tx, worker, claim, settlement, report):
+                    done.append((claim, settlement))
+            tx.run(sql.UNREGISTER, {"id": worker})
+        return done
+
+    # -- the operator's side -----------------------------------------------------------------------------
+
+    def cancel(self, ids: Sequence[str]) -> dict[str, str]:
+        """Cancel all of these jobs or none. A running one is ended by its worker: its state is still `processing`."""
+        states = {}
+        with self.engine.write() as tx:
+            for id in ids:
+                seq, state, run, worker = self._locked(tx, id)
+                fence = {"seq": seq, "run": run, "now": tx.now}
+                if tx.run(sql.CANCEL_WAITING, fence):
+                    states[id], reason = "cancelled", "cancelled"
+                elif tx.run(sql.REQUEST_CANCEL, fence):
+                    states[id], reason = "processing", "cancel requested"
+                else:
+                    raise Conflict(
+                        f'job "{id}" is already {state}', "only a job that has not finished can be cancelled"
+                    )
+                tx.run(sql.RECORD_NOTE, {**fence, "worker": worker, "reason": reason})
+        self.engine.announce()
+        return states
+
+    def retry(self, ids: Sequence[str] | None = None) -> list[str]:
+        """Give dead jobs a new life, with no attempts spent: all of these, or every one if None."""
+        with self.engine.write() as tx:
+            chosen = [id for (id,) in tx.rows(sql.DEAD_JOBS)] if ids is None else list(ids)
+            for id in chosen:
+                seq, state, run, _ = self._locked(tx, id)
+                if not tx.run(sql.RETRY_DEAD, {"seq": seq, "now": tx.now}):
+                    raise Conflict(
+                        f'job "{id}" is {state}, not dead',
+                        "only jobs in the dead letter queue can be retried",
+                    )
+                fence = {"seq": seq, "run": run, "worker": None, "now": tx.now}
+                tx.run(sql.RECORD_NOTE, {**fence, "reason": "retried from the dead letter queue"})
+        self.engine.announce()
+        return chosen
+
+    def _locked(self, tx: Transaction, id: str) -> tuple[int, str, int, str | None]:
+        found = tx.rows(sql.LOCK_JOB, {"id": id})
+        if not found:
+            raise NotFound(f'there is no job "{id}"', "see the jobs with queuectl list")
+        return found[0]
+
+    def stop_workers(self, ids: Sequence[str], how: str) -> None:
+        """Tell workers to leave: `drain` after their running jobs, `now` ending those and putting them back."""
+        with self.engine.write() as tx:
+            tx.run(sql.ORDER_STOP, {"ids": list(ids), "stop": how})
+        self.engine.announce()
+
+    def config(self) -> Config:
+        """Every setting's value in force."""
+        with self.engine.read() as tx:
+            return self._config(tx)
+
+    def set_config(self, name: str, text: str) -> tuple[str, Number]:
+        """Set it for everyone; running workers see it at once."""
+        setting = settings.find(name)
+        value = setting.parse(text)
+        with self.engine.write() as tx:
+            tx.run(sql.SET_CONFIG, {"key": setting.name, "value": repr(value)})
+        self.engine.announce()
+        return setting.name, value
+
+    def unset_config(self, name: str) -> tuple[str, Number]:
+        """Back to the default, which is returned."""
+        setting = settings.find(name)
+        with self.engine.write() as tx:
+            tx.run(sql.UNSET_CONFIG, {"key": setting.name})
+        self.engine.announce()
+        return setting.name, setting.default
+
+    def _config(self, tx: Transaction) -> Config:
+        return settings.effective(tx.rows(sql.READ_CONFIG))
+
+    # -- clean-up ----------------------------------------------------------------------------------------
+
+    def prune(self, states: Sequence[str], older_than: float, limit: int = PRUNED_AT_ONCE) -> int:
+        """Delete up to `limit` jobs that finished more than `older_than` seconds ago, and their logs."""
+        with self.engine.write() as tx:
+            before = tx.now - round(older_than * 1000)
+            ids = [id for (id,) in tx.rows(sql.PRUNE, {"states": list(states), "before": before, "limit": limit})]
+        logs.remove(self.engine.log_dir, ids)
+        return len(ids)
+
+    def purge_dead(self, ids: Sequence[str] | None = None) -> int:
+        """Delete dead jobs with their history and logs: these, or all."""
+        with self.engine.write() as tx:
+            chosen = [id for (id,) in tx.rows(sql.DEAD_JOBS)] if ids is None else list(ids)
+            deleted = [id for (id,) in tx.rows(sql.PURGE_DEAD, {"ids": chosen})]
+        logs.remove(self.engine.log_dir, deleted)
+        return len(deleted)
+
+    def reset(self) -> int:
+        """Delete every job with its history and log, and all settings. Refused while workers live."""
+        with self.engine.write() as tx:
+            alive = [id for (id,) in tx.rows(sql.HOLDERS) if bell.answers(self.engine.bell_dir, id)]
+            if alive:
+                raise Conflict(f"{len(alive)} workers are running", "stop them first: queuectl worker stop")
+            ids = [id for (id,) in tx.rows(sql.ALL_IDS)]
+            for statement in sql.WIPE:
+                tx.run(statement)
+        logs.remove(self.engine.log_dir, ids)
+        self.engine.compact()
+        return len(ids)
+
+
+def open_store(url: str | None = None, durable: bool = True, patience: float = PATIENCE_SECONDS) -> Store:
+    """The queue at this address: `--db`, else QUEUECTL_DB, else the user's own.
+
+    `patience` is how long a locked database is waited for.
+    """
+    return Store(_engine(url or os.environ.get("QUEUECTL_DB") or default_path(), durable, patience))
+
+
+def default_path() -> str:
+    data = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
+    return os.path.join(data, "queuectl", "queue.db")
+
+
+def _engine(url: str, durable: bool, patience: float) -> Engine:
+    scheme, separator, rest = url.partition("://")
+    if separator and scheme != "sqlite":
+        raise InvalidInput(
+            f'"{scheme}://" is not a kind of database this version knows', "give a path or sqlite:///path"
+        )
+    from queuectl.store.sqlite import SqliteEngine
+
+    path = rest.removeprefix("/") if separator else url  # as elsewhere: sqlite:///a is ./a, sqlite:////a is /a
+    if not path or path.endswith("/"):
+        raise InvalidInput(f'"{url}" names no file', "give a path, for example --db ./queue.db")
+    return SqliteEngine(os.path.expanduser(path), durable=durable, patience=patience)
+
+
+def _json(value: object) -> str:
+    import json  # here: most jobs have no environment of their own
+
+    return json.dumps(value)

@@ -1,0 +1,205 @@
+"""All that only reads a queue."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from queuectl import bell, logs
+from queuectl.errors import InvalidInput, NotFound, TimedOut
+from queuectl.lifecycle import State
+from queuectl.model import FINISHED, Event, Job, Worker
+from queuectl.store import statements as sql
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from queuectl.store.engine import Engine, Row
+
+METRICS_WINDOW = 10_000
+COUNT_AHEAD_UP_TO = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How a number is distributed, in milliseconds."""
+
+    avg: float
+    min: float
+    max: float
+    p50: float
+    p95: float
+    p99: float
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    jobs: dict[str, int]
+    total: int
+    window: int  # how many of the newest finished jobs the figures below are taken from
+    average_attempts: float | None
+    success_rate: float | None
+    run_ms: Spread | None
+    wait_ms: Spread | None
+    finished_last_minute: int
+    finished_last_hour: int
+    workers: int
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Views:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    # -- jobs --------------------------------------------------------------------------------------------
+
+    def resolve(self, text: str) -> str:
+        """The id meant by an id, a unique beginning of one, or @last."""
+        with self._engine.read() as tx:
+            if text == "@last":
+                found = tx.rows(sql.FIND_LAST)
+            else:
+                found = tx.rows(sql.FIND_EXACT, {"id": text})
+                if not found and len(text) >= 3:
+                    found = tx.rows(sql.FIND_PREFIX, {"low": text, "high": text + "\x7f"})
+        if len(found) > 1:
+            raise InvalidInput(
+                f'"{text}" could be {found[0][0]} or {found[1][0]}', "give more of the id's characters"
+            )
+        if not found:
+            raise NotFound(f'there is no job "{text}"', "see the jobs with queuectl list")
+        return str(found[0][0])
+
+    def job(self, text: str) -> Job:
+        id = self.resolve(text)
+        with self._engine.read() as tx:
+            found = tx.rows(sql.GET_JOB, {"id": id})
+        if not found:  # pruned between the two reads
+            raise NotFound(f'there is no job "{text}"', "see the jobs with queuectl list")
+        return self._job(found[0])
+
+    def jobs(
+        self, state: str | None = None, queue: str | None = None, tag: str | None = None, limit: int = 50
+    ) -> list[Job]:
+        """The newest first. A negative limit means all."""
+        if state is not None and state not in list(State):
+            raise InvalidInput(f'there is no state "{state}"', "the states are: " + ", ".join(State))
+        if limit < 0:
+            limit = 2**62
+        params = {"queue": queue, "tag": tag, "limit": limit}
+        with self._engine.read() as tx:
+            if state is None:
+                rows = tx.rows(sql.LIST_ALL, params)
+            else:
+                rows = tx.rows(sql.LIST_STATE, {**params, "state": state})
+        return [self._job(row) for row in rows]
+
+    def states(self, ids: Sequence[str]) -> dict[str, str]:
+        with self._engine.read() as tx:
+            return dict(tx.rows(sql.STATES_OF, {"ids": list(ids)}))
+
+    def unfinished(self) -> list[str]:
+        with self._engine.read() as tx:
+            return [id for (id,) in tx.rows(sql.UNFINISHED)]
+
+    def wait(self, ids: Sequence[str], timeout: float | None = None) -> dict[str, str]:
+        """Their states, once all of them have finished."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause = 0.005
+        while True:
+            states = self.states(ids)
+            left = [id for id in ids if states.get(id, "pruned") not in (*FINISHED, "pruned")]
+            if not left:
+                return states
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimedOut(
+                    f"{len(left)} of {len(ids)} jobs have not finished in time", "queuectl explain " + left[0]
+                )
+            time.sleep(pause if deadline is None else max(0, min(pause, deadline - time.monotonic())))
+            pause = min(pause * 1.5, 0.1)
+
+    def history(self, text: str) -> list[Event]:
+        """What happened to a job, its enqueueing first."""
+        job = self.job(text)
+        with self._engine.read() as tx:
+            events = [Event(*row) for row in tx.rows(sql.HISTORY, {"id": job.id})]
+        return [Event(job.created_at, "pending", 0, None, "enqueued", None, None, None, None, None), *events]
+
+    def ahead_of(self, job: Job) -> int:
+        """How many due jobs of its queue come before it, counted up to COUNT_AHEAD_UP_TO."""
+        params = {"id": job.id, "queue": job.queue, "priority": job.priority, "limit": COUNT_AHEAD_UP_TO}
+        with self._engine.read() as tx:
+            return int(tx.rows(sql.AHEAD_OF, params)[0][0])
+
+    def prunable(self, states: Sequence[str], older_than: float) -> int:
+        with self._engine.read() as tx:
+            before = tx.now - round(older_than * 1000)
+            return int(tx.rows(sql.COUNT_PRUNABLE, {"states": list(states), "before": before})[0][0])
+
+    def _job(self, row: Row) -> Job:
+        fields = dict(zip(sql.JOB_FIELDS, row, strict=True))
+        fields["env"] = json.loads(fields["env"] or "{}")
+        fields["tags"] = tuple((fields["tags"] or "").split())
+        fields["cancel_requested"] = bool(fields["cancel_requested"])
+        return Job(**fields, log_path=logs.path_of(self._engine.log_dir, fields["id"]))
+
+    # -- the whole ---------------------------------------------------------------------------------------
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs are in each state."""
+        counts = {str(state): 0 for state in State}
+        for _, state, n in self._counts():
+            counts[state] += n
+        return counts
+
+    def _counts(self) -> list[Row]:
+        with self._engine.read() as tx:
+            return tx.rows(sql.COUNTS)
+
+    def workers(self) -> list[Worker]:
+        """All that have registered and not left; each says if it is alive."""
+        with self._engine.read() as tx:
+            rows, running = tx.rows(sql.WORKERS), tx.rows(sql.RUNNING)
+        return [
+            Worker(
+                id, pid, host, manager_pid, tuple(queues.split()), concurrency, started_at, heartbeat_at, stop,
+                tuple(job for holder, job in running if holder == id),
+                bell.answers(self._engine.bell_dir, id),
+            )
+            for id, pid, host, manager_pid, queues, concurrency, started_at, heartbeat_at, stop in rows
+        ]  # fmt: skip
+
+    def metrics(self) -> Metrics:
+        counts = self.counts()
+        with self._engine.read() as tx:
+            recent = tx.rows(sql.RECENT_FINISHED, {"limit": METRICS_WINDOW})
+            minute = tx.rows(sql.FINISHED_SINCE, {"since": tx.now - 60_000})[0][0]
+            hour = tx.rows(sql.FINISHED_SINCE, {"since": tx.now - 3_600_000})[0][0]
+        ended = counts["completed"] + counts["dead"]
+        return Metrics(
+            jobs=counts,
+            total=sum(counts.values()),
+            window=len(recent),
+            average_attempts=sum(row[1] for row in recent) / len(recent) if recent else None,
+            success_rate=counts["completed"] / ended if ended else None,
+            run_ms=_spread(row[2] for row in recent),
+            wait_ms=_spread(row[3] for row in recent),
+            finished_last_minute=minute,
+            finished_last_hour=hour,
+            workers=sum(worker.alive for worker in self.workers()),
+        )
+
+
+def _spread(values: Iterable[float | None]) -> Spread | None:
+    known = sorted(value for value in values if value is not None)
+    if not known:
+        return None
+
+    def share(part: float) -> float:
+        return known[min(len(known) - 1, int(part * len(known)))]
+
+    return Spread(sum(known) / len(known), known[0], known[-1], share(0.5), share(0.95), share(0.99))

@@ -1,0 +1,93 @@
+"""Moments and durations as people write them. Inside, a moment is whole milliseconds since 1970, UTC."""
+
+from __future__ import annotations
+
+import time
+
+from queuectl.errors import InvalidInput
+
+UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+LONGEST_DELAY = 100 * 365 * 86400
+
+MOMENT_HELP = 'write "2026-11-16 09:00", "09:00", "tomorrow 9:00", an ISO 8601 time, or a delay: "90s", "5m", "1h30m"'
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def iso(moment: int | None) -> str | None:
+    """`2026-11-15T10:33:24.123Z`"""
+    if moment is None:
+        return None
+    seconds, millis = divmod(moment, 1000)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{millis:03d}Z"
+
+
+def local(moment: int) -> str:
+    """`2026-11-16 09:00:00 CET`, for people."""
+    return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(moment / 1000))
+
+
+def parse_duration(text: str) -> float:
+    """Seconds in "90", "90s", "5m", "1h30m", "1.5h"."""
+    seconds, number, rest = 0.0, "", text.strip().lower()
+    if not rest:
+        raise InvalidInput("a duration is missing", 'write "90s", "5m" or "1h30m"')
+    while rest:
+        digits = len(rest) - len(rest.lstrip("0123456789."))
+        number, rest = rest[:digits], rest[digits:]
+        letters = len(rest) - len(rest.lstrip("abcdefghijklmnopqrstuvwxyz"))
+        unit, rest = rest[:letters] or "s", rest[letters:].lstrip()
+        try:
+            seconds += float(number) * UNITS[unit]
+        except (ValueError, KeyError):
+            raise InvalidInput(f'"{text}" is not a duration', 'write "90s", "5m" or "1h30m"') from None
+    if seconds > LONGEST_DELAY:
+        raise InvalidInput(f'"{text}" is longer than 100 years', "write a shorter one")
+    return seconds
+
+
+def parse_moment(text: str, now: int) -> int:
+    """The moment a person means; a bare duration counts from `now`, a time without a zone is local."""
+    words = text.strip()
+    delay = words.lower().removeprefix("in ")
+    if delay[:1].isdigit() and not any(mark in delay for mark in "-:t "):
+        return now + round(parse_duration(delay) * 1000)
+    if words.lower().startswith("in "):
+        return now + round(parse_duration(delay) * 1000)
+    return _parse_calendar(words, now)
+
+
+def _parse_calendar(words: str, now: int) -> int:
+    from datetime import datetime, timedelta  # here: a plain enqueue must not pay for it
+
+    today = datetime.fromtimestamp(now / 1000)
+    day, _, clock = words.rpartition(" ")
+    try:
+        if words.lower() == "now":
+            return now
+        if ":" in words and "-" not in words and day.lower() in ("", "today", "tomorrow"):
+            hour, minute, *second = (int(part) for part in clock.split(":"))
+            moment = today.replace(hour=hour, minute=minute, second=sum(second[:1]), microsecond=0)
+            if day.lower() == "tomorrow" or (not day and moment <= today):
+                moment += timedelta(days=1)
+        else:
+            moment = datetime.fromisoformat(words)
+        return round(moment.timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        raise InvalidInput(f'"{words}" is not a time', MOMENT_HELP) from None
+
+
+def span(seconds: float) -> str:
+    """`850ms`, `4.2s`, `3m 20s`, `2h 5m`, `3d 4h`: short enough for a table."""
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f}s".replace(".0s", "s")
+    whole = round(seconds)
+    for unit, size, lesser, part in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
+        if whole >= size:
+            rest = whole % size // part
+            return f"{whole // size}{unit}" + (f" {rest}{lesser}" if rest else "")
+    return f"{whole}s"

@@ -1,0 +1,1 @@
+"""The part that runs jobs: a manager owns processes, a worker owns a connection and some slots."""

@@ -1,0 +1,132 @@
+"""The manager: owns worker processes and no database, so no lock can ever hang it.
+
+It starts workers by forking itself (milliseconds, and shared memory), replaces those that die, and passes on
+signals. A new worker's first act is to put right what a dead one left behind. Being a child subreaper, it inherits
+and buries the orphans of its workers' jobs, as PID 1 of a container must.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import time
+
+from queuectl.worker.log import Log
+from queuectl.worker.worker import LEFT_IN_ORDER, Assignment, work
+
+CAUGHT = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM)
+SHORT_LIFE = 1.0  # a worker that lives shorter than this has its successor wait a little
+LONGEST_PAUSE = 30.0
+
+
+class Manager:
+    def __init__(
+        self, url: str, count: int, concurrency: int, queues: tuple[str, ...], ready: int, chatty: bool
+    ) -> None:
+        self._url = url
+        self._count = count
+        self._concurrency = concurrency
+        self._queues = queues
+        self._ready = ready
+        self._log = Log("manager", chatty)
+        self._lifeline, self._life = os.pipe()
+        self._workers: dict[int, float] = {}  # pid → when it was started
+        self._to_start = 0
+        self._pause = 0.0
+        self._stops = 0
+
+    def run(self) -> int:
+        """Keep the workers running until they have all left in good order."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, CAUGHT)
+        adopt_orphans()
+        gc.freeze()  # what is loaded now stays shared with the workers
+        self._log.tell("manager started", pid=os.getpid(), workers=self._count, slots=self._concurrency)
+        for _ in range(self._count):
+            self._start_worker()
+        if self._ready >= 0:
+            os.close(self._ready)
+            self._ready = -1
+        while self._workers or self._to_start:
+            self._handle(signal.sigwait(CAUGHT))
+        self._log.tell("manager left")
+        return 0
+
+    def _handle(self, number: int) -> None:
+        if number == signal.SIGCHLD:
+            self._bury()
+        elif number == signal.SIGALRM:
+            while self._to_start:
+                self._to_start -= 1
+                self._start_worker()
+        else:
+            self._stops += 1
+            self._log.tell("asked to stop", signal=signal.Signals(number).name, times=self._stops)
+            for pid in self._workers:
+                os.kill(pid, signal.SIGTERM)
+
+    def _start_worker(self) -> None:
+        pid = os.fork()
+        if pid:
+            self._workers[pid] = time.monotonic()
+            return
+        code = 1
+        try:
+            os.close(self._life)
+            os.setpgid(0, 0)  # a Ctrl-C in the terminal is for the manager to pass on, once
+            code = work(
+                Assignment(
+                    self._url, self._concurrency, self._queues, self._lifeline, self._ready, self._stops > 0,
+                    self._log.chatty,
+                )
+            )  # fmt: skip
+        except BaseException as error:
+            self._log.tell("worker crashed; this is a bug, please report it", error=repr(error))
+            if os.environ.get("QUEUECTL_DEBUG"):
+                raise
+        finally:
+            os._exit(code)
+
+    def _bury(self) -> None:
+        """Reap all that died: workers, and orphans whose grandparents they were."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            started = self._workers.pop(pid, None)
+            if started is not None and os.waitstatus_to_exitcode(status) != LEFT_IN_ORDER:
+                self._replace(pid, status, time.monotonic() - started)
+
+    def _replace(self, pid: int, status: int, lived: float) -> None:
+        code = os.waitstatus_to_exitcode(status)
+        self._pause = 0.0 if lived >= SHORT_LIFE else min(LONGEST_PAUSE, max(0.05, self._pause * 2))
+        self._log.tell("worker died", pid=pid, status=code, successor_in=f"{self._pause:g}s")
+        if self._pause:
+            self._to_start += 1
+            signal.setitimer(signal.ITIMER_REAL, self._pause)
+        else:
+            self._start_worker()
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parents die (Linux; elsewhere they go to PID 1)."""
+    if sys.platform == "linux":
+        import ctypes
+
+        pr_set_child_subreaper = 36
+        ctypes.CDLL(None, use_errno=True).prctl(pr_set_child_subreaper, 1, 0, 0, 0)
+
+
+def main() -> None:
+    """`python -m queuectl.worker.manager COUNT CONCURRENCY READY-FD CHATTY [QUEUE…]`; the queue is in QUEUECTL_DB."""
+    count, concurrency, ready, chatty = (int(word) for word in sys.argv[1:5])
+    manager = Manager(os.environ["QUEUECTL_DB"], count, concurrency, tuple(sys.argv[5:]), ready, bool(chatty))
+    sys.exit(manager.run())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""What a run prints: into its log as it comes, and the last characters of each stream for the job's row."""
+
+from __future__ import annotations
+
+import os
+
+from queuectl import logs
+
+STREAMS = 2  # standard output and standard error
+
+
+class Output:
+    """The output of one run. Its log file is made on the first byte: most runs print nothing."""
+
+    def __init__(self, path: str, start_mark: bytes, log_limit: int, tail_limit: int) -> None:
+        self._path = path
+        self._start_mark = start_mark
+        self._log_limit = log_limit
+        self._tail_limit = tail_limit
+        self._tails = [bytearray() for _ in range(STREAMS)]
+        self._unwritten = bytearray()
+        self._log: RunLog | None = None
+        self.problem: str | None = None
+
+    def feed(self, stream: int, data: bytes) -> None:
+        self._unwritten += data
+        tail = self._tails[stream]
+        tail += data
+        keep = self._tail_limit * 4  # a character is four bytes at most
+        if len(tail) > keep + 65536:
+            del tail[: len(tail) - keep]
+
+    def flush(self) -> None:
+        """Put on file what has come so far."""
+        if not self._unwritten or self.problem:
+            self._unwritten.clear()
+            return
+        try:
+            if self._log is None:
+                self._log = RunLog(self._path, self._start_mark, self._log_limit)
+            self._log.write(bytes(self._unwritten))
+        except OSError as error:  # a full log disk never changes a job's outcome
+            self.problem = f"{self._path}: {error.strerror or error}"
+        self._unwritten.clear()
+
+    def close(self, end_mark: bytes) -> None:
+        self.flush()
+        if self._log is not None:
+            try:
+                self._log.close(end_mark)
+            except OSError as error:
+                self.problem = f"{self._path}: {error.strerror or error}"
+
+    def tail(self, stream: int) -> str:
+        # PostgreSQL cannot store NUL in text; like any byte that is no UTF-8 it becomes a replacement mark.
+        text = self._tails[stream].decode("utf-8", "replace").replace("\0", "\ufffd")
+        return text[-self._tail_limit :] if self._tail_limit else ""
+
+
+class RunLog:
+    """One run's part of the job's log file, never larger than its limit.
+
+    The first half is kept for good. When the second half is full, its older half is dropped, the newer one moves
+    up, and a mark says how much is missing: the start and the end survive, and no memory is held.
+    """
+
+    def __init__(self, path: str, start_mark: bytes, limit: int) -> None:
+        self._file = logs.open_for_writing(path)
+        self._end = os.fstat(self._file).st_size
+        self._put(start_mark)
+        self._cut_at = self._end + limit // 2
+        self._limit = self._end + limit
+        self._missing = 0
+
+    def write(self, data: bytes) -> None:
+        while data:
+            room = self._limit - self._end
+            self._put(data[:room])
+            data = data[room:]
+            if data:
+                self._drop_middle()
+
+    def close(self, end_mark: bytes) -> None:
+        try:
+            if self._end and os.pread(self._file, 1, self._end - 1) != b"\n":
+                self._put(b"\n")
+            self._put(end_mark)
+        finally:
+            os.close(self._file)
+
+    def _put(self, data: bytes) -> None:
+        self._end += os.pwrite(self._file, data, self._end)
+
+    def _drop_middle(self) -> None:
+        keep = (self._limit - self._cut_at) // 2
+        newest = os.pread(self._file, keep, self._end - keep)
+        skipped = len(logs.CUT_MARK % 0) if self._missing else 0
+        self._missing += self._end - keep - self._cut_at - skipped
+        self._end = self._cut_at
+        self._put(logs.CUT_MARK % self._missing)
+        self._put(newest)
+        os.ftruncate(self._file, self._end)

@@ -1,0 +1,305 @@
+"""One run of a shell command: its session, its pipes, and the end of everything it started."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import time
+
+from queuectl import lifecycle, logs
+from queuectl.model import Claim, Report
+from queuectl.settings import Config
+from queuectl.worker.output import STREAMS, Output
+
+TAG = "QUEUECTL_RUN"
+NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
+# What Python or a shell may have set to "ignored" in us must not reach the job.
+RESET = [
+    signal.SIGPIPE,
+    signal.SIGXFSZ,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGCHLD,
+]
+DRAIN_AT_EXIT = 1 << 20
+
+
+class CannotStart(Exception):
+    """No process was started; `outcome` says what that means for the job."""
+
+    def __init__(self, outcome: lifecycle.NotStarted | lifecycle.NoRoom) -> None:
+        super().__init__(outcome.reason)
+        self.outcome = outcome
+
+
+class Run:
+    """A live execution of a claimed job, from start to the end of its processes."""
+
+    def __init__(self, claim: Claim, worker_id: str, home: int, log_dir: str, config: Config) -> None:
+        self.claim = claim
+        self.tag = tag_of(worker_id, claim)
+        self.output = Output(
+            logs.path_of(log_dir, claim.id),
+            logs.start_mark(claim.started_at, claim.attempts + 1, worker_id),
+            int(config["log_max_bytes"]),
+            int(config["output_limit"]),
+        )
+        self.pipes: list[int] = []
+        self.ending: lifecycle.TimedOut | lifecycle.Cancelled | lifecycle.Interrupted | None = None
+        self._kill_at = 0.0
+        self._killed = False
+        self._status: int | None = None
+        self._cpu_ms = self._max_rss_kb = 0
+        self._members: dict[int, int] = {}
+        self._began = time.monotonic()
+        self.deadline = self._began + claim.timeout_seconds if claim.timeout_seconds else None
+        self.pid = self._start(home)
+
+    def _start(self, home: int) -> int:
+        claim, ends = self.claim, []
+        command = ["/bin/sh", "-c", claim.command]
+        if claim.command[0] in "-+":
+            command.insert(2, "--")  # else the shell would take it for an option
+        try:
+            for _ in range(STREAMS):
+                reader, writer = os.pipe()
+                os.set_blocking(reader, False)
+                self.pipes.append(reader)
+                ends.append(writer)
+            # The shell inherits our folder: posix_spawn cannot set one, and a wrapper would cost an exec.
+            os.chdir(claim.cwd or home)
+            return os.posix_spawn(
+                command[0],
+                command,
+                self._environment(),
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, ends[0], 1),
+                    (os.POSIX_SPAWN_DUP2, ends[1], 2),
+                ],
+                setsid=True,
+                setsigmask=[],
+                setsigdef=RESET,
+            )
+        except (OSError, ValueError) as error:
+            for pipe in self.pipes:
+                os.close(pipe)
+            raise CannotStart(_why_not(error, claim)) from error
+        finally:
+            os.chdir(home)
+            for pipe in ends:
+                os.close(pipe)
+
+    def _environment(self) -> dict[str, str]:
+        claim = self.claim
+        env = dict(os.environ)
+        if claim.env:
+            import json  # most jobs have no environment of their own
+
+            env.update(json.loads(claim.env))
+        env["QUEUECTL_JOB_ID"] = claim.id
+        env["QUEUECTL_ATTEMPT"] = str(claim.attempts + 1)
+        env["QUEUECTL_QUEUE"] = claim.queue
+        env[TAG] = self.tag
+        return env
+
+    # -- its output --------------------------------------------------------------------------------------
+
+    def read(self, pipe: int) -> bool:
+        """Take what has come; False at the end of the stream."""
+        try:
+            data = os.read(pipe, 65536)
+        except BlockingIOError:
+            return True
+        self.output.feed(self.pipes.index(pipe), data)
+        return bool(data)
+
+    def _drain(self) -> None:
+        """Take what was printed before the exit. Bounded: a process left behind may go on printing for ever."""
+        for stream, pipe in enumerate(self.pipes):
+            taken = 0
+            while taken < DRAIN_AT_EXIT:
+                try:
+                    data = os.read(pipe, 65536)
+                except OSError:  # nothing there now, or already closed at its end
+                    break
+                if not data:
+                    break
+                self.output.feed(stream, data)
+                taken += len(data)
+
+    # -- its end -----------------------------------------------------------------------------------------
+
+    def end(self, why: lifecycle.TimedOut | lifecycle.Cancelled | lifecycle.Interrupted, grace: float) -> None:
+        """Ask everything the run started to go; `over` sees to it that it does."""
+        if self.ending is None:
+            self.ending = why
+            self._kill_at = time.monotonic() + grace
+            self._signal(signal.SIGTERM)
+
+    def hurry(self) -> None:
+        self._kill_at = 0.0
+
+    def reaped(self, status: int, cpu_seconds: float, max_rss_kb: int) -> None:
+        """The shell has exited."""
+        self._status = status
+        self._cpu_ms = round(cpu_seconds * 1000)
+        self._max_rss_kb = max_rss_kb
+
+    def over(self) -> bool:
+        """Has it ended? What a run left behind on purpose may stay, but nothing survives a kill."""
+        if self.ending is None:
+            return self._status is not None
+        if time.monotonic() >= self._kill_at and not self._killed:
+            self._signal(signal.SIGKILL)
+            self._killed = True
+        elif self._killed and self._status is not None:
+            self._signal(signal.SIGKILL)  # whatever was started in the meantime
+        return self._status is not None and not members(self.tag, None, self._members)
+
+    def _signal(self, number: int) -> None:
+        # Once the shell is reaped its pid may be anybody's: from then on only what is known or tagged is hit.
+        session = self.pid if self._status is None else None
+        self._members = members(self.tag, session, self._members)
+        if session is not None:
+            try:
+                os.killpg(session, number)
+            except ProcessLookupError:
+                pass
+        for pid, started in self._members.items():
+            if pid != session:
+                signal_one(pid, started, number)
+
+    def next_deadline(self) -> float | None:
+        """The moment, on the monotonic clock, at which `over` or the worker should look again."""
+        if self.ending is None:
+            return self.deadline
+        if self._killed or self._status is not None:
+            return time.monotonic() + 0.02
+        return self._kill_at
+
+    def finish(self) -> tuple[lifecycle.Outcome, Report]:
+        """Close its log and tell how it ended."""
+        duration_ms = round((time.monotonic() - self._began) * 1000)
+        self._drain()
+        outcome, rc = self._outcome()
+        self.output.close(logs.end_mark(self.claim.started_at + duration_ms, rc, duration_ms))
+        report = Report(duration_ms, self.output.tail(0), self.output.tail(1), self._cpu_ms, self._max_rss_kb)
+        return outcome, report
+
+    def _outcome(self) -> tuple[lifecycle.Outcome, str]:
+        assert self._status is not None
+        code = os.waitstatus_to_exitcode(self._status)
+        number = -code if code < 0 else None
+        match self.ending:
+            case lifecycle.TimedOut(seconds):
+                return lifecycle.TimedOut(seconds, number), "timeout"
+            case lifecycle.Cancelled():
+                return lifecycle.Cancelled(number), "cancelled"
+            case lifecycle.Interrupted():
+                return self.ending, "interrupted"
+        if number:
+            return lifecycle.Signalled(number), signal_label(number)
+        return lifecycle.Exited(code), str(code)
+
+
+def tag_of(worker_id: str, claim: Claim) -> str:
+    """Marks every process of a run through its environment. Worker ids are random, so no stranger carries it."""
+    return f"{worker_id}:{claim.seq}:{claim.run}"
+
+
+def kill_survivors(tags: set[str], patience: float = 5.0) -> int:
+    """End what a dead worker's runs left behind; return when it is gone, with how many processes there were."""
+    deadline, seen = time.monotonic() + patience, set()
+    while time.monotonic() < deadline:
+        found = {pid: started for tag in tags for pid, started in members(tag, None, {}).items()}
+        if not found:
+            break
+        for pid, started in found.items():
+            seen.add(pid)
+            signal_one(pid, started, signal.SIGKILL)
+        time.sleep(0.002)
+    return len(seen)
+
+
+def members(tag: str, session: int | None, known: dict[int, int]) -> dict[int, int]:
+    """The live processes of a run, as pid and start time: tagged ones, those known before, their descendants,
+    and those of its session while that is surely its own. Empty where there is no /proc."""
+    mark = f"{TAG}={tag}".encode()
+    table = _process_table()
+    found = {
+        pid
+        for pid, (started, _, its_session) in table.items()
+        if known.get(pid) == started or its_session == session or _is_tagged(pid, mark)
+    }
+    grown = True
+    while grown:
+        more = {pid for pid, (_, parent, _) in table.items() if parent in found} - found
+        found |= more
+        grown = bool(more)
+    return {pid: table[pid][0] for pid in found}
+
+
+def signal_one(pid: int, started: int, number: int) -> None:
+    """Signal this very process: a pid that has been given to another since is left alone."""
+    try:
+        handle = os.pidfd_open(pid)
+    except (OSError, AttributeError):
+        return
+    try:
+        entry = _stat(pid)
+        if entry and entry[0] == started:
+            signal.pidfd_send_signal(handle, number)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)
+
+
+def signal_label(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIG{number}"
+
+
+def _process_table() -> dict[int, tuple[int, int, int]]:
+    """pid → (start time, parent, session) of every process that is not a zombie."""
+    try:
+        names = os.listdir("/proc")
+    except FileNotFoundError:
+        return {}
+    return {int(name): entry for name in names if name.isdigit() and (entry := _stat(int(name)))}
+
+
+def _stat(pid: int) -> tuple[int, int, int] | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in b"ZX" else (int(fields[19]), int(fields[1]), int(fields[3]))
+
+
+def _is_tagged(pid: int, mark: bytes) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return mark in file.read().split(b"\0")
+    except OSError:
+        return False
+
+
+def _why_not(error: OSError | ValueError, claim: Claim) -> lifecycle.NotStarted | lifecycle.NoRoom:
+    if not isinstance(error, OSError):
+        return lifecycle.NotStarted(str(error))
+    reason = (error.strerror or str(error)).lower()
+    if error.errno in NO_ROOM:
+        return lifecycle.NoRoom(reason)
+    if error.errno == errno.E2BIG:
+        return lifecycle.NotStarted("the command and its environment are too long for this system; use a script")
+    if error.filename == claim.cwd and claim.cwd:
+        return lifecycle.NotStarted(f'the working folder "{claim.cwd}": {reason}')
+    return lifecycle.NotStarted(reason)

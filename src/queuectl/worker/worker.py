@@ -1,0 +1,325 @@
+"""A worker: one process, one connection, some slots, one loop.
+
+Each turn waits for something to happen, collects the runs that ended, and then makes one exchange with the
+store that settles those and claims new ones. Nothing else talks to the database.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import selectors
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from queuectl import bell, lifecycle, logs, newjob
+from queuectl.bell import Bell
+from queuectl.errors import QueuectlError, StoreUnavailable
+from queuectl.lifecycle import Settlement
+from queuectl.model import Claim, Report
+from queuectl.store import Store, open_store
+from queuectl.worker.log import Log
+from queuectl.worker.process import CannotStart, Run, kill_survivors, tag_of
+
+FLUSH_WITHIN = 0.05  # a settled run is on disk this many seconds later at most
+STORE_PATIENCE = 1.0  # a locked database must not keep the loop from its runs for longer
+RETRY_STORE_AFTER = 0.25
+PRUNE_EVERY = 60.0
+
+LEFT_IN_ORDER = 0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What the manager tells a new worker."""
+
+    url: str
+    concurrency: int
+    queues: tuple[str, ...]
+    lifeline: int  # a pipe that closes when the manager dies
+    ready: int  # a pipe to write a byte into when registered; -1 if nobody waits
+    leaving: bool  # only put things in order, claim nothing
+    chatty: bool
+
+
+def work(assignment: Assignment) -> int:
+    """Be a worker until told to leave; the exit code."""
+    worker = Worker(assignment)
+    worker.serve()
+    return LEFT_IN_ORDER
+
+
+class Worker:
+    def __init__(self, assignment: Assignment) -> None:
+        self.id = newjob.new_id()
+        self._assignment = assignment
+        self._log = Log(f"worker={self.id}", assignment.chatty)
+        self._home = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._selector = selectors.DefaultSelector()
+        self._runs: dict[int, Run] = {}
+        self._ended: list[tuple[Claim, Settlement, Report]] = []
+        self._leaving = assignment.leaving
+        self._in_a_hurry = False
+        self._news = True
+        self._tick_at = 0.0
+        self._beat_at = 0.0
+        self._prune_at = 0.0
+        self._flush_at: float | None = None
+        self._store_trouble = ""
+        self._listen()
+        self._store = self._patiently(self._open_store)
+        self._config = self._store.config()
+        self._bell = Bell(self._store.engine.bell_dir, self.id)
+        self._selector.register(self._bell, selectors.EVENT_READ, self._heard_bell)
+
+    def _open_store(self) -> Store:
+        return open_store(self._assignment.url, durable=False, patience=STORE_PATIENCE)
+
+    def _listen(self) -> None:
+        """Everything that can happen arrives in one selector: signals, rings, output, the manager's death."""
+        self._signals, wake = socket.socketpair()
+        for end in (self._signals, wake):
+            end.setblocking(False)
+        signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+        self._wake = wake
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda *_: self._asked_to_leave())
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        self._selector.register(self._signals, selectors.EVENT_READ, lambda: self._signals.recv(4096))
+        self._selector.register(self._assignment.lifeline, selectors.EVENT_READ, self._manager_died)
+
+    # -- the loop ----------------------------------------------------------------------------------------
+
+    def serve(self) -> None:
+        """Register, put right what dead workers left, then take turns until there is nothing left to do."""
+        self._patiently(self._register)
+        self._patiently(self._recover_lost)
+        if self._assignment.ready >= 0:
+            os.write(self._assignment.ready, b".")
+            os.close(self._assignment.ready)
+        self._log.tell("worker started", pid=os.getpid(), slots=self._assignment.concurrency)
+        while not (self._leaving and not self._runs and not self._ended):
+            self._wait()
+            self._collect()
+            now = time.monotonic()
+            if self._ended or self._news or now >= self._tick_at:
+                self._exchange()
+            if now >= self._beat_at:
+                self._beat()
+            if self._flush_at is not None and now >= self._flush_at:
+                self._flush()
+        self._patiently(lambda: self._store.unregister(self.id))
+        self._flush()
+        self._bell.close()
+        self._store.close()
+        self._log.tell("worker left")
+
+    def _wait(self) -> None:
+        moments = [self._tick_at, self._beat_at]
+        if self._flush_at is not None:
+            moments.append(self._flush_at)
+        moments += [moment for run in self._runs.values() if (moment := run.next_deadline()) is not None]
+        timeout = 0.0 if self._news or self._ended else max(0.0, min(moments) - time.monotonic())
+        for key, _ in self._selector.select(timeout):
+            key.data()
+
+    def _collect(self) -> None:
+        """Find out which runs have ended, and end those that are out of time."""
+        while True:
+            try:
+                pid, status, used = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            if pid in self._runs:
+                self._runs[pid].reaped(status, used.ru_utime + used.ru_stime, used.ru_maxrss)
+        now = time.monotonic()
+        for run in list(self._runs.values()):
+            if run.deadline is not None and now >= run.deadline:
+                run.end(lifecycle.TimedOut(run.claim.timeout_seconds or 0), self._config["kill_grace"])
+            if run.over():
+                self._finish(run)
+            else:
+                run.output.flush()
+
+    def _exchange(self) -> None:
+        """One transaction: what ended is settled, free slots are filled, news is read."""
+        free = 0 if self._leaving else self._assignment.concurrency - len(self._runs)
+        try:
+            tick = self._store.tick(self.id, self._ended, free, self._assignment.queues)
+        except QueuectlError as error:
+            self._report_trouble(error)
+            self._news = False
+            self._tick_at = time.monotonic() + RETRY_STORE_AFTER
+            return
+        self._report_trouble(None)
+        now = time.monotonic()
+        if self._ended and self._flush_at is None:
+            self._flush_at = now + FLUSH_WITHIN
+        self._ended.clear()
+        self._news = False
+        self._config = tick.config
+        wait = tick.config["worker_poll_interval"]
+        self._tick_at = now + min(wait, wait if tick.due_in is None else tick.due_in)
+        for claim in tick.refused:
+            self._log.tell("late result refused", job=claim.id, run=claim.run)
+        for run in self._runs.values():
+            if (run.claim.seq, run.claim.run) in tick.cancels:
+                run.end(lifecycle.Cancelled(), tick.config["kill_grace"])
+        if tick.stop:
+            self._leave(in_a_hurry=tick.stop == "now")
+        for claim in tick.claims:
+            self._start(claim)
+
+    # -- runs --------------------------------------------------------------------------------------------
+
+    def _start(self, claim: Claim) -> None:
+        try:
+            run = Run(claim, self.id, self._home, self._store.engine.log_dir, self._config)
+        except CannotStart as error:
+            self._log.tell("run not started", job=claim.id, run=claim.run, reason=error)
+            self._settle_later(claim, error.outcome, Report())
+            return
+        self._runs[run.pid] = run
+        for pipe in run.pipes:
+            self._selector.register(pipe, selectors.EVENT_READ, lambda pipe=pipe: self._read(run, pipe))
+        self._log.mention("run started", job=claim.id, run=claim.run, pid=run.pid)
+
+    def _read(self, run: Run, pipe: int) -> None:
+        if not run.read(pipe):
+            self._selector.unregister(pipe)
+
+    def _finish(self, run: Run) -> None:
+        del self._runs[run.pid]
+        outcome, report = run.finish()
+        if run.output.problem:
+            self._log.tell("log not written", job=run.claim.id, reason=run.output.problem)
+        for pipe in run.pipes:
+            self._let_go(pipe)
+        self._settle_later(run.claim, outcome, report)
+
+    def _let_go(self, pipe: int) -> None:
+        """Close a pipe at its end. One that a process left behind still holds is read on, for nothing, so that
+        the process is not killed by its own output."""
+        try:
+            at_end = not os.read(pipe, 65536)
+        except BlockingIOError:
+            at_end = False
+        if pipe in self._selector.get_map():
+            self._selector.unregister(pipe)
+        if at_end:
+            os.close(pipe)
+        else:
+            self._selector.register(pipe, selectors.EVENT_READ, lambda: self._discard(pipe))
+
+    def _discard(self, pipe: int) -> None:
+        if not os.read(pipe, 65536):
+            self._selector.unregister(pipe)
+            os.close(pipe)
+
+    def _settle_later(self, claim: Claim, outcome: lifecycle.Outcome, report: Report) -> None:
+        settlement = lifecycle.after_run(claim, outcome, self._config, random.random())
+        self._ended.append((claim, settlement, report))
+        tell = self._log.mention if settlement.state == "completed" else self._log.tell
+        tell("run ended", job=claim.id, run=claim.run, next=settlement.state, reason=settlement.reason)
+
+    # -- leaving -----------------------------------------------------------------------------------------
+
+    def _asked_to_leave(self) -> None:
+        """A first signal lets the running jobs finish, a second one ends them."""
+        self._leave(in_a_hurry=self._leaving)
+
+    def _manager_died(self) -> None:
+        self._selector.unregister(self._assignment.lifeline)
+        self._log.tell("manager died, leaving after the running jobs", jobs=len(self._runs))
+        self._leave(in_a_hurry=False)
+
+    def _leave(self, in_a_hurry: bool) -> None:
+        self._leaving = True
+        if in_a_hurry and not self._in_a_hurry:
+            self._in_a_hurry = True
+            for run in list(self._runs.values()):
+                run.end(lifecycle.Interrupted(), self._config["kill_grace"])
+
+    # -- the rest of the household -----------------------------------------------------------------------
+
+    def _register(self) -> None:
+        self._store.register(
+            self.id,
+            os.getpid(),
+            socket.gethostname(),
+            os.getppid(),
+            self._assignment.queues,
+            self._assignment.concurrency,
+        )
+
+    def _recover_lost(self) -> None:
+        """Put back the jobs of workers that died: first end what is left of their runs, then requeue."""
+        for worker, claims in self._store.lost_workers().items():
+            killed = kill_survivors({tag_of(worker, claim) for claim in claims}) if claims else 0
+            for claim, settlement in self._store.recover(worker):
+                self._mark_lost(claim)
+                self._log.tell(
+                    "run lost", job=claim.id, run=claim.run, by=worker, next=settlement.state, killed=killed
+                )
+                self._news = True
+        bell.sweep(self._store.engine.bell_dir)
+
+    def _mark_lost(self, claim: Claim) -> None:
+        """Close the lost run's part of its log, if it has one."""
+        path = logs.path_of(self._store.engine.log_dir, claim.id)
+        if os.path.exists(path):
+            now = time.time_ns() // 1_000_000
+            logs.append(path, logs.end_mark(now, "lost", max(0, now - claim.started_at)))
+
+    def _heard_bell(self) -> None:
+        self._bell.clear()
+        self._news = True
+
+    def _beat(self) -> None:
+        """A sign of life, a look for dead workers, and the clean-up that `retention_days` asks for."""
+        now = time.monotonic()
+        self._beat_at = now + self._config["lease_timeout"] / 3
+        try:
+            self._store.heartbeat(self.id)
+            self._recover_lost()
+            days = self._config["retention_days"]
+            if days and now >= self._prune_at:
+                self._prune_at = now + PRUNE_EVERY
+                self._store.prune(("completed", "cancelled"), days * 86400)
+        except QueuectlError as error:
+            self._report_trouble(error)
+            self._beat_at = now + RETRY_STORE_AFTER
+
+    def _flush(self) -> None:
+        self._flush_at = None
+        try:
+            self._store.engine.flush()
+        except OSError as error:
+            self._log.tell("sync failed", reason=error)
+
+    def _patiently(self, action: Callable[[], T]) -> T:
+        """Do it, however long the database is away; a second signal to leave ends the waiting."""
+        while True:
+            try:
+                return action()
+            except StoreUnavailable as error:
+                self._report_trouble(error)
+                if self._in_a_hurry:
+                    raise
+                time.sleep(RETRY_STORE_AFTER)
+
+    def _report_trouble(self, error: QueuectlError | None) -> None:
+        """Say once that the store has become unreachable, and once that it is back."""
+        message = error.message if error else ""
+        if message != self._store_trouble:
+            self._log.tell("store unavailable" if error else "store available again", reason=message)
+            self._store_trouble = message
