@@ -1,0 +1,41 @@
+"""What all tests share: a clock that is moved instead of waited for, and waiting for a condition with a deadline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+T = TypeVar("T")
+DEADLINE = 60.0
+
+
+class Clock:
+    """Milliseconds that pass only when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += round(seconds * 1000)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def eventually(condition: Callable[[], T], what: str = "", deadline: float = DEADLINE) -> T:
+    """The condition's first true value. Fails, loudly, only if the deadline passes."""
+    end = time.monotonic() + deadline
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < end, f"not within {deadline:g} s: {what or condition}; last: {value!r}"
+        time.sleep(0.01)

@@ -1,0 +1,33 @@
+"""A run that is no longer its worker's cannot touch the job."""
+
+from __future__ import annotations
+
+from queuectl.lifecycle import Exited, after_run
+from queuectl.model import Claim, Report
+from queuectl.newjob import NewJob
+from queuectl.store import Store
+from tests.contract.conftest import FakeWorker, Hire
+
+
+def settled(store: Store, worker: FakeWorker, claim: Claim) -> bool:
+    return store.settle(worker.id, claim, after_run(claim, Exited(0), store.config(), 0), Report())
+
+
+def test_a_worker_that_lost_its_claim_cannot_settle(store: Store, hire: Hire) -> None:
+    [id] = store.enqueue([NewJob("true")])
+    first, second = hire("first"), hire("second")
+    late = first.claim_one()
+    first.die()
+    store.recover("first")
+    second.claim_one()
+    assert settled(store, first, late) is False
+    assert store.views.job(id).state == "processing"
+    assert "late result of run 1 refused" in store.views.history(id)[-1].reason
+
+
+def test_a_claim_settles_once(store: Store, hire: Hire) -> None:
+    store.enqueue([NewJob("true")])
+    owner = hire()
+    claim = owner.claim_one()
+    assert settled(store, owner, claim) is True
+    assert settled(store, owner, claim) is False
