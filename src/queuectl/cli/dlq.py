@@ -6,7 +6,7 @@ import click
 
 from queuectl.cli.app import job_ids, json_option, jsonl_option, with_store
 from queuectl.cli.jobs import show_table
-from queuectl.cli.render import emit_list, note, say
+from queuectl.cli.render import emit_list, note, plural, say
 from queuectl.errors import Conflict, InvalidInput
 from queuectl.store import Store
 
@@ -48,7 +48,7 @@ def retry_dead(store: Store, jobs: tuple[str, ...], everything: bool) -> None:
         for id in retried:
             say(f"Job {id} is pending again.")
     else:
-        say(f"{len(retried):,} jobs are pending again.")
+        say(f"{plural(len(retried), 'job')} are pending again.")
     if not retried:
         note("The dead letter queue is empty.")
 
@@ -67,6 +67,6 @@ def purge_dead(store: Store, jobs: tuple[str, ...], yes: bool) -> None:
             )
     count = len(ids) if ids else store.views.counts()["dead"]
     if count and not yes:
-        click.confirm(f"Delete {count:,} dead jobs with their history and logs?", abort=True, err=True)
+        click.confirm(f"Delete {plural(count, 'dead job')} with their history and logs?", abort=True, err=True)
     deleted = store.purge_dead(ids or None)
-    say(f"Deleted {deleted:,} dead jobs.")
+    say(f"Deleted {plural(deleted, 'dead job')}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from queuectl import bell, newjob, times
-from queuectl.cli.render import visible
+from queuectl.cli.render import plural, visible
 from queuectl.errors import Duplicate, InvalidInput
 from queuectl.newjob import NewJob
 from queuectl.store import Store, open_store
@@ -177,7 +177,7 @@ def _store_batch(store: Store, jobs: list[NewJob], line_of: list[int], wait: boo
     if quiet or json:
         sys.stdout.write("".join(f"{id}\n" for id in ids) if quiet else _json_array(ids))
     else:
-        sys.stdout.write(f"Enqueued {len(ids):,} jobs.\n")
+        sys.stdout.write(f"Enqueued {plural(len(ids), 'job')}.\n")
     _mention_missing_worker(store)
     if wait:
         from queuectl.cli.follow import wait_for

@@ -6,7 +6,7 @@ import click
 
 from queuectl import doctor, times
 from queuectl.cli.app import json_option, with_store
-from queuectl.cli.render import Progress, emit_list, paint, say, visible
+from queuectl.cli.render import Progress, emit_list, paint, plural, say, visible
 from queuectl.errors import InvalidInput
 from queuectl.model import FINISHED
 from queuectl.store import Store
@@ -28,14 +28,14 @@ def prune_command(store: Store, older_than: str | None, states: tuple[str, ...],
     chosen = states or ("completed", "cancelled")
     total = store.views.prunable(chosen, age)
     if dry_run:
-        say(f"{total:,} jobs would be deleted.")
+        say(f"{plural(total, 'job')} would be deleted.")
         return
     done = 0
     with Progress("Deleting", total) as progress:
         while done < total and (deleted := store.prune(chosen, age)):
             done += deleted
             progress.step(done)
-    say(f"Deleted {done:,} jobs.")
+    say(f"Deleted {plural(done, 'job')}.")
 
 
 @click.command("reset")
@@ -50,7 +50,7 @@ def reset_command(store: Store, yes: bool) -> None:
             abort=True,
             err=True,
         )
-    say(f"Deleted {store.reset():,} jobs and all settings.")
+    say(f"Deleted {plural(store.reset(), 'job')} and all settings.")
 
 
 @click.command("backup")

@@ -13,7 +13,7 @@ import click
 
 from queuectl import newjob, times
 from queuectl.cli.app import json_option, jsonl_option, with_store
-from queuectl.cli.render import ago, emit_list, note, say, table
+from queuectl.cli.render import ago, emit_list, note, plural, say, table
 from queuectl.errors import InvalidInput, NotFound, QueuectlError
 from queuectl.model import Worker
 from queuectl.store import Store
@@ -60,7 +60,7 @@ def start(store: Store, count: int, concurrency: int, queues: tuple[str, ...], f
     if ready_count < count:
         raise QueuectlError(f"only {ready_count} of {count} workers came up", f"see {log_path}")
     slots = f", {concurrency} jobs at once each" if concurrency > 1 else ""
-    say(f"Started {_workers(count)}{slots} (manager pid {manager.pid}).")
+    say(f"Started {plural(count, 'worker')}{slots} (manager pid {manager.pid}).")
     say(f"Log: {log_path}")
 
 
@@ -81,11 +81,13 @@ def stop(store: Store, ids: tuple[str, ...], timeout: str | None, now: bool) -> 
     store.stop_workers(names, "now" if now else "drain")
     if busy and not now:
         limit = f" for up to {times.span(patience)}" if patience is not None else ""
-        note(f"Waiting{limit} for {busy} running jobs to finish. (Ctrl-C stops the waiting, not the stopping.)")
+        note(
+            f"Waiting{limit} for {plural(busy, 'running job')} to finish. (Ctrl-C stops the waiting, not the stopping.)"
+        )
     if not _wait_until_gone(store, names, patience):
         store.stop_workers(names, "now")
         _wait_until_gone(store, names, None)
-    say(f"Stopped {_workers(len(names))}.")
+    say(f"Stopped {plural(len(names), 'worker')}.")
 
 
 @worker_command.command("list")
@@ -149,7 +151,3 @@ def _wait_until_gone(store: Store, ids: list[str], patience: float | None) -> bo
 def _open_log(path: str) -> BinaryIO:
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     return open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600), "ab")
-
-
-def _workers(count: int) -> str:
-    return f"{count} worker" + ("s" if count != 1 else "")
