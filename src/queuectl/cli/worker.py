@@ -82,7 +82,7 @@ def stop(store: Store, ids: tuple[str, ...], timeout: str | None, now: bool) -> 
     if busy and not now:
         limit = f" for up to {times.span(patience)}" if patience is not None else ""
         note(
-            f"Waiting{limit} for {plural(busy, 'running job')} to finish. (Ctrl-C stops the waiting, not the stopping.)"
+            f"Waiting{limit} for {plural(busy, 'running job')} to finish. (Ctrl-C ends this wait, not the stopping.)"
         )
     if not _wait_until_gone(store, names, patience):
         store.stop_workers(names, "now")
