@@ -2,3 +2,4 @@
 
 from queuectl.store.store import Store as Store
 from queuectl.store.store import open_store as open_store
+from queuectl.store.store import preload as preload

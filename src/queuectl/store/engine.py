@@ -52,6 +52,10 @@ class Engine(Protocol):
         """Put on disk what transactions of a relaxed engine (`durable=False`) have committed."""
         ...
 
+    def changed(self) -> bool:
+        """Has anyone else committed since this was last asked? May say yes too often, never too seldom."""
+        ...
+
     def announce(self) -> int:
         """Wake the workers, after a commit they should know of; how many could be reached."""
         ...

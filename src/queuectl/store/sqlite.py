@@ -50,6 +50,7 @@ class SqliteEngine:
         self._clock = clock
         self._texts: dict[str, tuple[str, list[str]]] = {}
         self._wal = -1
+        self._data_version = -1
         try:
             self._make_private(folder)
             self._db = apsw.Connection(self.path)
@@ -68,6 +69,10 @@ class SqliteEngine:
         if self._wal < 0:
             self._wal = os.open(self.path + "-wal", os.O_RDWR | os.O_CLOEXEC)
         os.fdatasync(self._wal)
+
+    def changed(self) -> bool:
+        before, self._data_version = self._data_version, self._db.pragma("data_version")
+        return before != self._data_version
 
     def announce(self) -> int:
         return bell.ring(self.bell_dir)

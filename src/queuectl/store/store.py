@@ -354,6 +354,12 @@ def open_store(url: str | None = None, durable: bool = True, patience: float = P
     return Store(_engine(url or os.environ.get("QUEUECTL_DB") or default_path(), durable, patience))
 
 
+def preload() -> None:
+    """Load the code that talks to the database without opening one, for processes that are about to fork."""
+    import queuectl.store.sqlite
+    import queuectl.store.views  # noqa: F401
+
+
 def default_path() -> str:
     data = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
     return os.path.join(data, "queuectl", "queue.db")

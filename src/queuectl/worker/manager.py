@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 
+from queuectl import store
 from queuectl.worker.log import Log
 from queuectl.worker.worker import LEFT_IN_ORDER, Assignment, work
 
@@ -41,6 +42,7 @@ class Manager:
         """Keep the workers running until they have all left in good order."""
         signal.pthread_sigmask(signal.SIG_BLOCK, CAUGHT)
         adopt_orphans()
+        store.preload()
         gc.freeze()  # what is loaded now stays shared with the workers
         self._log.tell("manager started", pid=os.getpid(), workers=self._count, slots=self._concurrency)
         for _ in range(self._count):

@@ -30,6 +30,7 @@ STORE_PATIENCE = 1.0  # a locked database must not keep the loop from its runs f
 RETRY_STORE_AFTER = 0.25
 PRUNE_EVERY = 60.0
 
+NEVER = float("inf")
 LEFT_IN_ORDER = 0
 
 T = TypeVar("T")
@@ -67,7 +68,9 @@ class Worker:
         self._leaving = assignment.leaving
         self._in_a_hurry = False
         self._news = True
-        self._tick_at = 0.0
+        self._due_at = NEVER
+        self._poll_at = 0.0
+        self._no_room_until = 0.0
         self._beat_at = 0.0
         self._prune_at = 0.0
         self._flush_at: float | None = None
@@ -109,8 +112,10 @@ class Worker:
             self._wait()
             self._collect()
             now = time.monotonic()
-            if self._ended or self._news or now >= self._tick_at:
+            if self._news or now >= self._due_at:
                 self._exchange()
+            elif now >= self._poll_at:
+                self._poll()
             if now >= self._beat_at:
                 self._beat()
             if self._flush_at is not None and now >= self._flush_at:
@@ -122,11 +127,11 @@ class Worker:
         self._log.tell("worker left")
 
     def _wait(self) -> None:
-        moments = [self._tick_at, self._beat_at]
+        moments = [self._due_at, self._poll_at, self._beat_at]
         if self._flush_at is not None:
             moments.append(self._flush_at)
         moments += [moment for run in self._runs.values() if (moment := run.next_deadline()) is not None]
-        timeout = 0.0 if self._news or self._ended else max(0.0, min(moments) - time.monotonic())
+        timeout = 0.0 if self._news else max(0.0, min(moments) - time.monotonic())
         for key, _ in self._selector.select(timeout):
             key.data()
 
@@ -152,13 +157,13 @@ class Worker:
 
     def _exchange(self) -> None:
         """One transaction: what ended is settled, free slots are filled, news is read."""
-        free = 0 if self._leaving else self._assignment.concurrency - len(self._runs)
+        free = self._free_slots()
         try:
             tick = self._store.tick(self.id, self._ended, free, self._assignment.queues)
         except QueuectlError as error:
             self._report_trouble(error)
             self._news = False
-            self._tick_at = time.monotonic() + RETRY_STORE_AFTER
+            self._due_at = time.monotonic() + RETRY_STORE_AFTER
             return
         self._report_trouble(None)
         now = time.monotonic()
@@ -167,8 +172,10 @@ class Worker:
         self._ended.clear()
         self._news = False
         self._config = tick.config
-        wait = tick.config["worker_poll_interval"]
-        self._tick_at = now + min(wait, wait if tick.due_in is None else tick.due_in)
+        self._due_at = NEVER if tick.due_in is None else now + tick.due_in
+        if self._no_room_until > now:
+            self._due_at = min(self._due_at, self._no_room_until)
+        self._poll_at = now + tick.config["worker_poll_interval"]
         for claim in tick.refused:
             self._log.tell("late result refused", job=claim.id, run=claim.run)
         for run in self._runs.values():
@@ -179,6 +186,19 @@ class Worker:
         for claim in tick.claims:
             self._start(claim)
 
+    def _free_slots(self) -> int:
+        if self._leaving or time.monotonic() < self._no_room_until:
+            return 0
+        return self._assignment.concurrency - len(self._runs)
+
+    def _poll(self) -> None:
+        """The net below the bell: has anything been written that nobody told us of?"""
+        self._poll_at = time.monotonic() + self._config["worker_poll_interval"]
+        try:
+            self._news = self._store.engine.changed()
+        except QueuectlError as error:
+            self._report_trouble(error)
+
     # -- runs --------------------------------------------------------------------------------------------
 
     def _start(self, claim: Claim) -> None:
@@ -187,6 +207,8 @@ class Worker:
         except CannotStart as error:
             self._log.tell("run not started", job=claim.id, run=claim.run, reason=error)
             self._settle_later(claim, error.outcome, Report())
+            if isinstance(error.outcome, lifecycle.NoRoom):
+                self._no_room_until = time.monotonic() + lifecycle.NO_ROOM_DELAY
             return
         self._runs[run.pid] = run
         for pipe in run.pipes:
@@ -228,6 +250,7 @@ class Worker:
     def _settle_later(self, claim: Claim, outcome: lifecycle.Outcome, report: Report) -> None:
         settlement = lifecycle.after_run(claim, outcome, self._config, random.random())
         self._ended.append((claim, settlement, report))
+        self._news = True
         tell = self._log.mention if settlement.state == "completed" else self._log.tell
         tell("run ended", job=claim.id, run=claim.run, next=settlement.state, reason=settlement.reason)
 
