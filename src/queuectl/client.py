@@ -17,11 +17,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 from queuectl import newjob
 from queuectl.model import Job
 from queuectl.store import open_store
+
+
+class JobFields(TypedDict, total=False):
+    """What a job may be given besides its command. What is left out takes the queue's default."""
+
+    id: str
+    queue: str
+    priority: int
+    max_retries: int
+    backoff_base: float
+    timeout_seconds: float
+    run_at: str | float | datetime  # a time, a delay in seconds, or what `--at` understands
+    cwd: str
+    env: Mapping[str, str]
+    tags: list[str]
 
 
 class Queue:
@@ -33,17 +48,17 @@ class Queue:
     def __init__(self, url: str | None = None) -> None:
         self._store = open_store(url)
 
-    def enqueue(self, command: str, **fields: Any) -> Job:
-        """Store one job; when this returns it is on disk. The fields are those of the JSON form.
+    def enqueue(self, command: str, **fields: Unpack[JobFields]) -> Job:
+        """Store one job; when this returns it is on disk.
 
         >>> with Queue(path) as queue:
-        ...     queue.enqueue("make test", id="build-7", timeout=600, run_at="in 10m").id
+        ...     queue.enqueue("make test", id="build-7", timeout_seconds=600, run_at="in 10m").id
         'build-7'
         """
         return self.enqueue_many([{"command": command, **fields}])[0]
 
     def enqueue_many(self, jobs: Iterable[str | Mapping[str, Any]]) -> list[Job]:
-        """Store all of these jobs or none, in one transaction.
+        """Store all of these jobs or none, in one transaction: plain commands, or mappings of the JSON form.
 
         >>> with Queue(path) as queue:
         ...     [job.command for job in queue.enqueue_many(["true", {"command": "false", "max_retries": 1}])]

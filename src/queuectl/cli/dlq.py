@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from queuectl.cli.app import job_ids, json_option, jsonl_option, with_store
@@ -55,9 +57,9 @@ def retry_dead(store: Store, jobs: tuple[str, ...], everything: bool) -> None:
 
 @dlq_command.command("purge")
 @click.argument("jobs", nargs=-1)
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask. (It only asks on a terminal.)")
 @with_store
-def purge_dead(store: Store, jobs: tuple[str, ...], yes: bool) -> None:
+def purge_dead(store: Store, jobs: tuple[str, ...], yes: bool) -> int:
     """Delete dead jobs for good, with their history and logs: these, or all."""
     ids = job_ids(store, jobs)
     for job in (store.views.job(id) for id in ids):
@@ -66,7 +68,9 @@ def purge_dead(store: Store, jobs: tuple[str, ...], yes: bool) -> None:
                 f'job "{job.id}" is {job.state}, not dead', "only jobs in the dead letter queue can be purged"
             )
     count = len(ids) if ids else store.views.counts()["dead"]
-    if count and not yes:
-        click.confirm(f"Delete {plural(count, 'dead job')} with their history and logs?", abort=True, err=True)
-    deleted = store.purge_dead(ids or None)
-    say(f"Deleted {plural(deleted, 'dead job')}.")
+    question = f"Delete {plural(count, 'dead job')} with their history and logs?"
+    if count and not yes and sys.stdin.isatty() and not click.confirm(question, err=True):
+        note("Nothing was deleted.")
+        return 1
+    say(f"Deleted {plural(store.purge_dead(ids or None), 'dead job')}.")
+    return 0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from queuectl import doctor, times
 from queuectl.cli.app import json_option, with_store
-from queuectl.cli.render import Progress, emit_list, paint, plural, say, visible
+from queuectl.cli.render import Progress, emit_list, note, paint, plural, say, visible
 from queuectl.errors import InvalidInput
 from queuectl.model import FINISHED
 from queuectl.store import Store
@@ -41,16 +43,18 @@ def prune_command(store: Store, older_than: str | None, states: tuple[str, ...],
 @click.command("reset")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @with_store
-def reset_command(store: Store, yes: bool) -> None:
+def reset_command(store: Store, yes: bool) -> int:
     """Delete every job with its history and log, and all settings."""
     if not yes:
-        total = sum(store.views.counts().values())
-        click.confirm(
-            f"Delete all {total:,} jobs of {visible(store.engine.url)}, with their history, logs and settings?",
-            abort=True,
-            err=True,
-        )
+        if not sys.stdin.isatty():
+            raise InvalidInput("this would delete everything, and nobody is here to be asked", "add --yes")
+        total = plural(sum(store.views.counts().values()), "job")
+        where = visible(store.engine.url)
+        if not click.confirm(f"Delete all of {where}: {total} with history and logs, and all settings?", err=True):
+            note("Nothing was deleted.")
+            return 1
     say(f"Deleted {plural(store.reset(), 'job')} and all settings.")
+    return 0
 
 
 @click.command("backup")
