@@ -8,7 +8,12 @@ at once, a stopped one (SIGSTOP) is known to live, and no clock and no reusable 
 from __future__ import annotations
 
 import os
+import time
 
+from queuectl import procfs
+
+_HIDDEN = "."
+_LEFT_HIDDEN_AFTER = 60.0  # seconds after which a hidden pipe was left by a worker that died in its first moment
 _RING = os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -18,10 +23,13 @@ class Bell:
     def __init__(self, folder: str, worker_id: str) -> None:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         self.path = os.path.join(folder, worker_id)
-        os.mkfifo(self.path, 0o600)
-        self._reader = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        # Made under another name: a pipe that nobody reads yet would be taken for a dead worker's.
+        hidden = os.path.join(folder, _HIDDEN + worker_id)
+        os.mkfifo(hidden, 0o600)
+        self._reader = os.open(hidden, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         # Our own writer keeps the pipe from reporting end-of-file each time a ringer closes his.
-        self._keeper = os.open(self.path, _RING)
+        self._keeper = os.open(hidden, _RING)
+        os.rename(hidden, self.path)
 
     def fileno(self) -> int:
         return self._reader
@@ -46,7 +54,7 @@ def ring(folder: str) -> int:
         names = os.listdir(folder)
     except FileNotFoundError:
         return 0
-    return sum(ring_one(folder, name) for name in names)
+    return sum(ring_one(folder, name) for name in names if not name.startswith(_HIDDEN))
 
 
 def ring_one(folder: str, worker_id: str) -> bool:
@@ -64,10 +72,15 @@ def ring_one(folder: str, worker_id: str) -> bool:
     return True
 
 
-def answers(folder: str, worker_id: str) -> bool:
-    """Does this worker live? It is not woken by the question."""
+def answers(folder: str, worker_id: str, pid: int = 0, pid_started: int = 0) -> bool:
+    """Does this worker live? It is not woken by the question.
+
+    If somebody has removed its pipe, the very process (pid and start time) is looked for instead.
+    """
     try:
         os.close(os.open(os.path.join(folder, worker_id), _RING))
+    except FileNotFoundError:
+        return pid_started != 0 and procfs.start_time(pid) == pid_started
     except OSError:
         return False
     return True
@@ -88,8 +101,19 @@ def sweep(folder: str) -> None:
     except FileNotFoundError:
         return
     for name in names:
-        if not answers(folder, name):
-            _remove(os.path.join(folder, name))
+        path = os.path.join(folder, name)
+        if name.startswith(_HIDDEN):
+            if _age(path) > _LEFT_HIDDEN_AFTER:
+                _remove(path)
+        elif not answers(folder, name):
+            _remove(path)
+
+
+def _age(path: str) -> float:
+    try:
+        return time.time() - os.stat(path).st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _remove(path: str) -> None:

@@ -92,8 +92,8 @@ SELECT seq, :now, state, :run, :worker, :reason FROM jobs WHERE seq = :seq
 # -- workers ---------------------------------------------------------------------------------------------
 
 REGISTER = """
-INSERT INTO workers (id, pid, host, manager_pid, queues, concurrency, started_at, heartbeat_at)
-VALUES (:id, :pid, :host, :manager_pid, :queues, :concurrency, :now, :now)
+INSERT INTO workers (id, pid, pid_started, host, manager_pid, queues, concurrency, started_at, heartbeat_at)
+VALUES (:id, :pid, :pid_started, :host, :manager_pid, :queues, :concurrency, :now, :now)
 """
 
 HEARTBEAT = "UPDATE workers SET heartbeat_at = :now WHERE id = :id"
@@ -120,9 +120,10 @@ SELECT seq, id, run, command, queue, attempts, crashes, max_retries, backoff_bas
 
 # A job can be held by a worker that never came to register, or whose row is gone.
 HOLDERS = """
-SELECT id FROM workers
+SELECT id, pid, pid_started FROM workers
  UNION
-SELECT worker_id FROM jobs WHERE state = 'processing'
+SELECT worker_id, 0, 0 FROM jobs
+ WHERE state = 'processing' AND NOT EXISTS (SELECT 1 FROM workers WHERE workers.id = worker_id)
 """
 
 # -- steer -----------------------------------------------------------------------------------------------
@@ -225,7 +226,7 @@ SELECT at, state, run, worker_id, reason, exit_code, signal, duration_ms, cpu_ms
 COUNTS = "SELECT queue, state, n FROM counts"
 
 WORKERS = """
-SELECT id, pid, host, manager_pid, queues, concurrency, started_at, heartbeat_at, stop
+SELECT id, pid, pid_started, host, manager_pid, queues, concurrency, started_at, heartbeat_at, stop
   FROM workers ORDER BY started_at, id
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from queuectl import bell, logs, newjob, settings
+from queuectl import bell, logs, newjob, procfs, settings
 from queuectl.errors import Conflict, Duplicate, InvalidInput, NotFound
 from queuectl.store import statements as sql
 
@@ -104,6 +104,7 @@ class Store:
                 {
                     "id": worker,
                     "pid": pid,
+                    "pid_started": procfs.start_time(pid),
                     "host": host,
                     "manager_pid": manager_pid,
                     "queues": " ".join(queues),
@@ -218,8 +219,7 @@ class Store:
         from queuectl.model import Claim
 
         with self.engine.read() as tx:
-            holders = [id for (id,) in tx.rows(sql.HOLDERS)]
-            dead = [id for id in holders if not bell.answers(self.engine.bell_dir, id)]
+            dead = [holder[0] for holder in tx.rows(sql.HOLDERS) if not bell.answers(self.engine.bell_dir, *holder)]
             return {id: [Claim(*row[:-1]) for row in tx.rows(sql.HELD_BY, {"worker": id})] for id in dead}
 
     def recover(self, worker: str) -> list[tuple[Claim, Settlement]]:
@@ -335,7 +335,7 @@ class Store:
     def reset(self) -> int:
         """Delete every job with its history and log, and all settings. Refused while workers live."""
         with self.engine.write() as tx:
-            alive = [id for (id,) in tx.rows(sql.HOLDERS) if bell.answers(self.engine.bell_dir, id)]
+            alive = [holder for holder in tx.rows(sql.HOLDERS) if bell.answers(self.engine.bell_dir, *holder)]
             if alive:
                 raise Conflict(f"{len(alive)} workers are running", "stop them first: queuectl worker stop")
             ids = [id for (id,) in tx.rows(sql.ALL_IDS)]

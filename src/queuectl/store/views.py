@@ -166,12 +166,20 @@ class Views:
             rows, running = tx.rows(sql.WORKERS), tx.rows(sql.RUNNING)
         return [
             Worker(
-                id, pid, host, manager_pid, tuple(queues.split()), concurrency, started_at, heartbeat_at, stop,
-                tuple(job for holder, job in running if holder == id),
-                bell.answers(self._engine.bell_dir, id),
+                id=id,
+                pid=pid,
+                host=host,
+                manager_pid=manager_pid,
+                queues=tuple(queues.split()),
+                concurrency=concurrency,
+                started_at=started_at,
+                heartbeat_at=heartbeat_at,
+                stop=stop,
+                jobs=tuple(job for holder, job in running if holder == id),
+                alive=bell.answers(self._engine.bell_dir, id, pid, pid_started),
             )
-            for id, pid, host, manager_pid, queues, concurrency, started_at, heartbeat_at, stop in rows
-        ]  # fmt: skip
+            for id, pid, pid_started, host, manager_pid, queues, concurrency, started_at, heartbeat_at, stop in rows
+        ]
 
     def metrics(self) -> Metrics:
         counts = self.counts()

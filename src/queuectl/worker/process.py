@@ -7,7 +7,7 @@ import os
 import signal
 import time
 
-from queuectl import lifecycle, logs
+from queuectl import lifecycle, logs, procfs
 from queuectl.model import Claim, Report
 from queuectl.settings import Config
 from queuectl.worker.output import STREAMS, Output
@@ -229,18 +229,18 @@ def members(tag: str, session: int | None, known: dict[int, int]) -> dict[int, i
     """The live processes of a run, as pid and start time: tagged ones, those known before, their descendants,
     and those of its session while that is surely its own. Empty where there is no /proc."""
     mark = f"{TAG}={tag}".encode()
-    table = _process_table()
+    table = procfs.processes()
     found = {
         pid
-        for pid, (started, _, its_session) in table.items()
-        if known.get(pid) == started or its_session == session or _is_tagged(pid, mark)
+        for pid, process in table.items()
+        if known.get(pid) == process.started or process.session == session or procfs.has_variable(pid, mark)
     }
     grown = True
     while grown:
-        more = {pid for pid, (_, parent, _) in table.items() if parent in found} - found
+        more = {pid for pid, process in table.items() if process.parent in found} - found
         found |= more
         grown = bool(more)
-    return {pid: table[pid][0] for pid in found}
+    return {pid: table[pid].started for pid in found}
 
 
 def signal_one(pid: int, started: int, number: int) -> None:
@@ -250,8 +250,7 @@ def signal_one(pid: int, started: int, number: int) -> None:
     except (OSError, AttributeError):
         return
     try:
-        entry = _stat(pid)
-        if entry and entry[0] == started:
+        if procfs.start_time(pid) == started:
             signal.pidfd_send_signal(handle, number)
     except OSError:
         pass
@@ -264,32 +263,6 @@ def signal_label(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"SIG{number}"
-
-
-def _process_table() -> dict[int, tuple[int, int, int]]:
-    """pid → (start time, parent, session) of every process that is not a zombie."""
-    try:
-        names = os.listdir("/proc")
-    except FileNotFoundError:
-        return {}
-    return {int(name): entry for name in names if name.isdigit() and (entry := _stat(int(name)))}
-
-
-def _stat(pid: int) -> tuple[int, int, int] | None:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in b"ZX" else (int(fields[19]), int(fields[1]), int(fields[3]))
-
-
-def _is_tagged(pid: int, mark: bytes) -> bool:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return mark in file.read().split(b"\0")
-    except OSError:
-        return False
 
 
 def _why_not(error: OSError | ValueError, claim: Claim) -> lifecycle.NotStarted | lifecycle.NoRoom:

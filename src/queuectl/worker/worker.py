@@ -30,6 +30,7 @@ STORE_PATIENCE = 1.0  # a locked database must not keep the loop from its runs f
 RETRY_STORE_AFTER = 0.25
 PRUNE_EVERY = 60.0
 
+LEAVE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 NEVER = float("inf")
 LEFT_IN_ORDER = 0
 
@@ -51,8 +52,11 @@ class Assignment:
 
 def work(assignment: Assignment) -> int:
     """Be a worker until told to leave; the exit code."""
-    worker = Worker(assignment)
-    worker.serve()
+    log = Log(f"worker pid={os.getpid()}", assignment.chatty)
+    try:
+        Worker(assignment).serve()
+    except StoreUnavailable as error:  # told to leave while it waited for the database: the next worker tidies up
+        log.tell("worker left without the database", reason=error.message)
     return LEFT_IN_ORDER
 
 
@@ -91,11 +95,10 @@ class Worker:
             end.setblocking(False)
         signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
         self._wake = wake
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, lambda *_: self._asked_to_leave())
+        for number in (signal.SIGCHLD, *LEAVE):
+            signal.signal(number, lambda *_: None)  # its number arrives in our socket; the loop acts on it
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
-        self._selector.register(self._signals, selectors.EVENT_READ, lambda: self._signals.recv(4096))
+        self._selector.register(self._signals, selectors.EVENT_READ, self._heard_signals)
         self._selector.register(self._assignment.lifeline, selectors.EVENT_READ, self._manager_died)
 
     # -- the loop ----------------------------------------------------------------------------------------
@@ -132,6 +135,9 @@ class Worker:
             moments.append(self._flush_at)
         moments += [moment for run in self._runs.values() if (moment := run.next_deadline()) is not None]
         timeout = 0.0 if self._news else max(0.0, min(moments) - time.monotonic())
+        self._take_in(timeout)
+
+    def _take_in(self, timeout: float) -> None:
         for key, _ in self._selector.select(timeout):
             key.data()
 
@@ -160,8 +166,10 @@ class Worker:
         free = self._free_slots()
         try:
             tick = self._store.tick(self.id, self._ended, free, self._assignment.queues)
-        except QueuectlError as error:
+        except StoreUnavailable as error:
             self._report_trouble(error)
+            if self._in_a_hurry and not self._runs:
+                raise
             self._news = False
             self._due_at = time.monotonic() + RETRY_STORE_AFTER
             return
@@ -256,9 +264,11 @@ class Worker:
 
     # -- leaving -----------------------------------------------------------------------------------------
 
-    def _asked_to_leave(self) -> None:
+    def _heard_signals(self) -> None:
         """A first signal lets the running jobs finish, a second one ends them."""
-        self._leave(in_a_hurry=self._leaving)
+        for number in self._signals.recv(4096):
+            if number in LEAVE:
+                self._leave(in_a_hurry=self._leaving)
 
     def _manager_died(self) -> None:
         self._selector.unregister(self._assignment.lifeline)
@@ -330,15 +340,15 @@ class Worker:
             self._log.tell("sync failed", reason=error)
 
     def _patiently(self, action: Callable[[], T]) -> T:
-        """Do it, however long the database is away; a second signal to leave ends the waiting."""
+        """Do it, however long the database is away; only being told to leave ends the waiting."""
         while True:
             try:
                 return action()
             except StoreUnavailable as error:
                 self._report_trouble(error)
-                if self._in_a_hurry:
+                self._take_in(RETRY_STORE_AFTER)
+                if self._leaving:
                     raise
-                time.sleep(RETRY_STORE_AFTER)
 
     def _report_trouble(self, error: QueuectlError | None) -> None:
         """Say once that the store has become unreachable, and once that it is back."""

@@ -71,6 +71,7 @@ CREATE INDEX events_job ON events (job);
 CREATE TABLE workers (
   id           TEXT PRIMARY KEY,                        -- random for each process: a host name is only a label
   pid          INTEGER NOT NULL,
+  pid_started  BIGINT NOT NULL,                         -- in the kernel's count: with it, a pid names one process
   host         TEXT NOT NULL,
   manager_pid  INTEGER NOT NULL,
   queues       TEXT NOT NULL,                           -- separated by spaces; empty means all

@@ -1,0 +1,52 @@
+"""What the kernel says of processes, from /proc. Where there is none, nothing is known: no process, no start time."""
+
+from __future__ import annotations
+
+import os
+
+
+class Process:
+    """A live process. Pid and start time together name it for ever; a pid alone is given out again."""
+
+    __slots__ = ("parent", "session", "started")
+
+    def __init__(self, started: int, parent: int, session: int) -> None:
+        self.started = started
+        self.parent = parent
+        self.session = session
+
+
+def process(pid: int) -> Process | None:
+    """The process with this pid; None if there is none, or only a zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    if fields[0] in b"ZX":
+        return None
+    return Process(started=int(fields[19]), parent=int(fields[1]), session=int(fields[3]))
+
+
+def processes() -> dict[int, Process]:
+    """All live processes by their pids."""
+    try:
+        names = os.listdir("/proc")
+    except FileNotFoundError:
+        return {}
+    return {int(name): found for name in names if name.isdigit() and (found := process(int(name)))}
+
+
+def start_time(pid: int) -> int:
+    """When it was started, in the kernel's own count; 0 if it is not there."""
+    found = process(pid)
+    return found.started if found else 0
+
+
+def has_variable(pid: int, entry: bytes) -> bool:
+    """Was this process started with `NAME=value` in its environment?"""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return entry in file.read().split(b"\0")
+    except OSError:
+        return False
