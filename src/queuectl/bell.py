@@ -7,6 +7,7 @@ at once, a stopped one (SIGSTOP) is known to live, and no clock and no reusable 
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 
@@ -81,8 +82,8 @@ def answers(folder: str, worker_id: str, pid: int = 0, pid_started: int = 0) -> 
         os.close(os.open(os.path.join(folder, worker_id), _RING))
     except FileNotFoundError:
         return pid_started != 0 and procfs.start_time(pid) == pid_started
-    except OSError:
-        return False
+    except OSError as error:
+        return error.errno != errno.ENXIO  # out of file handles, no permission: we do not know, so it is not dead
     return True
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from queuectl import times
 from queuectl.errors import InvalidInput, did_you_mean
-from queuectl.settings import SETTINGS, Number
+from queuectl.settings import SETTINGS, Number, shown
 
 NAME_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:+-"
 NAME_HELP = 'use letters, digits and "._:+-", starting with a letter or digit, 128 at most'
@@ -54,14 +54,14 @@ class NewJob:
         self.command = _command(command)
         self.id = None if id is None else name("id", id)
         self.queue = queue if queue == "default" else name("queue", queue)
-        self.priority = priority if priority == 0 else _integer("priority", priority, -PRIORITIES, PRIORITIES)
+        self.priority = _integer("priority", priority, -PRIORITIES, PRIORITIES)
         self.max_retries = None if max_retries is None else _as_setting("max_retries", max_retries)
         self.backoff_base = None if backoff_base is None else _as_setting("backoff_base", backoff_base)
         self.timeout_seconds = None if timeout_seconds is None else _timeout(timeout_seconds)
         self.run_at = run_at
-        self.cwd = None if cwd is None else os.path.abspath(_text("cwd", cwd))
+        self.cwd = None if cwd is None else _folder(cwd)
         self.env = None if env is None else _env(env)
-        self.tags = _tags(tags) if tags else ()
+        self.tags = _tags(tags)
 
 
 def from_fields(fields: Mapping[str, object], now: Callable[[], int] = times.now_ms) -> NewJob:
@@ -140,7 +140,7 @@ def _integer(field: str, value: object, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidInput(f'"{field}" must be a whole number, not {_described(value)}', "for example 5")
     if not least <= value <= most:
-        raise InvalidInput(f'"{field}" is out of range: {value}', f"it goes from {least} to {most}")
+        raise InvalidInput(f'"{field}" is out of range: {shown(value)}', f"it goes from {least} to {most}")
     return value
 
 
@@ -158,7 +158,7 @@ def _timeout(value: object) -> Number:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidInput(f'"timeout_seconds" must be a number, not {_described(value)}', "for example 90")
     if not 0 <= value <= LONGEST_TIMEOUT:
-        raise InvalidInput(f'"timeout_seconds" is out of range: {value}', "give seconds; 0 means no limit")
+        raise InvalidInput(f'"timeout_seconds" is out of range: {shown(value)}', "give seconds; 0 means no limit")
     return value
 
 
@@ -168,8 +168,15 @@ def _moment(value: object, now: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidInput(f'"run_at" must be a time, not {_described(value)}', times.MOMENT_HELP)
     if not 0 <= value < 1_000_000_000:  # as a delay, more than 30 years: a Unix time stamp, probably
-        raise InvalidInput(f'"run_at" is out of range as a delay in seconds: {value}', times.MOMENT_HELP)
+        raise InvalidInput(f'"run_at" is out of range as a delay in seconds: {shown(value)}', times.MOMENT_HELP)
     return now + round(value * 1000)
+
+
+def _folder(value: object) -> str:
+    try:
+        return os.path.abspath(_text("cwd", value))
+    except FileNotFoundError:
+        raise InvalidInput('"cwd" is relative to a folder that was removed', "give the whole path") from None
 
 
 def _env(value: object) -> dict[str, str]:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 
+# Only this means "no such process". Any other error (no file handles left, say) is raised: who cannot see must not
+# conclude that nothing is there.
+_GONE = (FileNotFoundError, ProcessLookupError)
+
 
 class Process:
     """A live process. Pid and start time together name it for ever; a pid alone is given out again."""
@@ -21,7 +25,7 @@ def process(pid: int) -> Process | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
-    except OSError:
+    except _GONE:
         return None
     if fields[0] in b"ZX":
         return None
@@ -48,5 +52,5 @@ def has_variable(pid: int, entry: bytes) -> bool:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return entry in file.read().split(b"\0")
-    except OSError:
+    except (*_GONE, PermissionError):  # another user's processes are not ours to know
         return False

@@ -42,13 +42,14 @@ class Setting:
             self.at_least <= value <= self.at_most  # type: ignore[operator]
         ):
             return value  # type: ignore[return-value]
-        raise InvalidInput(f'"{value}" does not fit "{self.name}"', f"it takes {self.range}")
+        raise InvalidInput(f'"{shown(value)}" does not fit "{self.name}"', f"it takes {self.range}")
 
     def parse(self, text: str) -> Number:
         try:
-            return self.check(int(text) if text.strip().lstrip("+-").isdigit() else float(text))
+            value = int(text) if text.strip().lstrip("+-").isdigit() else float(text)
         except ValueError:
-            raise InvalidInput(f'"{text}" does not fit "{self.name}"', f"it takes {self.range}") from None
+            raise InvalidInput(f'"{text[:80]}" does not fit "{self.name}"', f"it takes {self.range}") from None
+        return self.check(value)
 
 
 SETTINGS = {
@@ -123,6 +124,14 @@ SETTINGS = {
     )
 }
 
+
+def shown(value: object) -> str:
+    """A value for an error message; Python refuses to print numbers of thousands of digits."""
+    if isinstance(value, int) and abs(value) > 10**30:
+        return "a huge number"
+    return str(value)[:80]
+
+
 Config = dict[str, Number]
 
 
@@ -130,7 +139,7 @@ def find(name: str) -> Setting:
     """The setting of that name or alias; `max-retries` and `max_retries` are the same."""
     key = name.strip().lower().replace("-", "_")
     for setting in SETTINGS.values():
-        if key in (setting.name, setting.alias):
+        if key and key in (setting.name, setting.alias):
             return setting
     raise InvalidInput(f'there is no setting "{name}"', did_you_mean(key, list(SETTINGS)))
 

@@ -21,7 +21,8 @@ def iso(moment: int | None) -> str | None:
     if moment is None:
         return None
     seconds, millis = divmod(moment, 1000)
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{millis:03d}Z"
+    year, month, day, hour, minute, second, *_ = time.gmtime(seconds)
+    return f"{year:04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}:{second:02d}.{millis:03d}Z"
 
 
 def local(moment: int) -> str:
@@ -68,8 +69,8 @@ def _parse_calendar(words: str, now: int) -> int:
         if words.lower() == "now":
             return now
         if ":" in words and "-" not in words and day.lower() in ("", "today", "tomorrow"):
-            hour, minute, *second = (int(part) for part in clock.split(":"))
-            moment = today.replace(hour=hour, minute=minute, second=sum(second[:1]), microsecond=0)
+            time_of_day = datetime.strptime(clock, "%H:%M" if clock.count(":") == 1 else "%H:%M:%S").time()
+            moment = datetime.combine(today, time_of_day)
             if day.lower() == "tomorrow" or (not day and moment <= today):
                 moment += timedelta(days=1)
         else:

@@ -8,18 +8,28 @@ and buries the orphans of its workers' jobs, as PID 1 of a container must.
 from __future__ import annotations
 
 import gc
+import mmap
 import os
 import signal
 import sys
 import time
+from dataclasses import dataclass
 
-from queuectl import store
+from queuectl import procfs, store
 from queuectl.worker.log import Log
 from queuectl.worker.worker import LEFT_IN_ORDER, Assignment, work
 
 CAUGHT = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM)
 SHORT_LIFE = 1.0  # a worker that lives shorter than this has its successor wait a little
 LONGEST_PAUSE = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A worker process, as its manager sees it."""
+
+    started: float
+    board: memoryview  # the pids of its live runs, which it keeps up to date in shared memory
 
 
 class Manager:
@@ -33,7 +43,7 @@ class Manager:
         self._ready = ready
         self._log = Log("manager", chatty)
         self._lifeline, self._life = os.pipe()
-        self._workers: dict[int, float] = {}  # pid → when it was started
+        self._workers: dict[int, Child] = {}
         self._to_start = 0
         self._pause = 0.0
         self._stops = 0
@@ -69,9 +79,10 @@ class Manager:
                 os.kill(pid, signal.SIGTERM)
 
     def _start_worker(self) -> None:
+        board = memoryview(mmap.mmap(-1, 4 * self._concurrency)).cast("i")
         pid = os.fork()
         if pid:
-            self._workers[pid] = time.monotonic()
+            self._workers[pid] = Child(time.monotonic(), board)
             return
         code = 1
         try:
@@ -80,7 +91,7 @@ class Manager:
             code = work(
                 Assignment(
                     self._url, self._concurrency, self._queues, self._lifeline, self._ready, self._stops > 0,
-                    self._log.chatty,
+                    board, self._log.chatty,
                 )
             )  # fmt: skip
         except BaseException as error:
@@ -99,9 +110,18 @@ class Manager:
                 return
             if pid == 0:
                 return
-            started = self._workers.pop(pid, None)
-            if started is not None and os.waitstatus_to_exitcode(status) != LEFT_IN_ORDER:
-                self._replace(pid, status, time.monotonic() - started)
+            child = self._workers.pop(pid, None)
+            if child is not None and os.waitstatus_to_exitcode(status) != LEFT_IN_ORDER:
+                self._end_runs(child)
+                self._replace(pid, status, time.monotonic() - child.started)
+
+    def _end_runs(self, child: Child) -> None:
+        """Kill what a dead worker was running. Its runs are our children now, so their pids cannot be anyone else's.
+        (What has left its session is found by the successor, through its environment.)"""
+        for pid in filter(None, child.board):
+            run = procfs.process(pid)
+            if run and run.parent == os.getpid() and run.session == pid:
+                os.killpg(pid, signal.SIGKILL)
 
     def _replace(self, pid: int, status: int, lived: float) -> None:
         code = os.waitstatus_to_exitcode(status)

@@ -67,7 +67,11 @@ class RunLog:
     def __init__(self, path: str, start_mark: bytes, limit: int) -> None:
         self._file = logs.open_for_writing(path)
         self._end = os.fstat(self._file).st_size
-        self._put(start_mark)
+        try:
+            self._put(start_mark)
+        except OSError:
+            os.close(self._file)
+            raise
         self._cut_at = self._end + limit // 2
         self._limit = self._end + limit
         self._missing = 0
@@ -89,7 +93,10 @@ class RunLog:
             os.close(self._file)
 
     def _put(self, data: bytes) -> None:
-        self._end += os.pwrite(self._file, data, self._end)
+        while data:
+            written = os.pwrite(self._file, data, self._end)
+            self._end += written
+            data = data[written:]
 
     def _drop_middle(self) -> None:
         keep = (self._limit - self._cut_at) // 2

@@ -47,6 +47,7 @@ class Assignment:
     lifeline: int  # a pipe that closes when the manager dies
     ready: int  # a pipe to write a byte into when registered; -1 if nobody waits
     leaving: bool  # only put things in order, claim nothing
+    board: memoryview  # shared with the manager: the pids of the live runs, 0 in a free slot
     chatty: bool
 
 
@@ -64,6 +65,7 @@ class Worker:
     def __init__(self, assignment: Assignment) -> None:
         self.id = newjob.new_id()
         self._assignment = assignment
+        self._board = assignment.board
         self._log = Log(f"worker={self.id}", assignment.chatty)
         self._home = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._selector = selectors.DefaultSelector()
@@ -107,9 +109,7 @@ class Worker:
         """Register, put right what dead workers left, then take turns until there is nothing left to do."""
         self._patiently(self._register)
         self._patiently(self._recover_lost)
-        if self._assignment.ready >= 0:
-            os.write(self._assignment.ready, b".")
-            os.close(self._assignment.ready)
+        self._say_ready()
         self._log.tell("worker started", pid=os.getpid(), slots=self._assignment.concurrency)
         while not (self._leaving and not self._runs and not self._ended):
             self._wait()
@@ -151,6 +151,7 @@ class Worker:
             if pid == 0:
                 break
             if pid in self._runs:
+                self._board[self._board.tolist().index(pid)] = 0
                 self._runs[pid].reaped(status, used.ru_utime + used.ru_stime, used.ru_maxrss)
         now = time.monotonic()
         for run in list(self._runs.values()):
@@ -219,6 +220,7 @@ class Worker:
                 self._no_room_until = time.monotonic() + lifecycle.NO_ROOM_DELAY
             return
         self._runs[run.pid] = run
+        self._board[self._board.tolist().index(0)] = run.pid
         for pipe in run.pipes:
             self._selector.register(pipe, selectors.EVENT_READ, lambda pipe=pipe: self._read(run, pipe))
         self._log.mention("run started", job=claim.id, run=claim.run, pid=run.pid)
@@ -283,6 +285,15 @@ class Worker:
                 run.end(lifecycle.Interrupted(), self._config["kill_grace"])
 
     # -- the rest of the household -----------------------------------------------------------------------
+
+    def _say_ready(self) -> None:
+        if self._assignment.ready < 0:
+            return
+        try:
+            os.write(self._assignment.ready, b".")
+        except BrokenPipeError:  # whoever started us did not wait
+            pass
+        os.close(self._assignment.ready)
 
     def _register(self) -> None:
         self._store.register(
