@@ -95,19 +95,25 @@ def anyone(folder: str) -> bool:
         return False
 
 
-def sweep(folder: str) -> None:
-    """Remove the pipes of the dead."""
+def silent(folder: str) -> list[str]:
+    """The pipes of the dead."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
-        return
-    for name in names:
-        path = os.path.join(folder, name)
-        if name.startswith(_HIDDEN):
-            if _age(path) > _LEFT_HIDDEN_AFTER:
-                _remove(path)
-        elif not answers(folder, name):
-            _remove(path)
+        return []
+    return [name for name in names if _is_left(folder, name)]
+
+
+def sweep(folder: str) -> None:
+    """Remove the pipes of the dead."""
+    for name in silent(folder):
+        _remove(os.path.join(folder, name))
+
+
+def _is_left(folder: str, name: str) -> bool:
+    if name.startswith(_HIDDEN):
+        return _age(os.path.join(folder, name)) > _LEFT_HIDDEN_AFTER
+    return not answers(folder, name)
 
 
 def _age(path: str) -> float:

@@ -100,6 +100,19 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True)
+class Finding:
+    """What a health check found; advice if it is bad."""
+
+    check: str
+    ok: bool
+    found: str
+    advice: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return _as_json(self)
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """A job leased to one worker for one run: all that running it takes. (seq, run) is its fence."""
 

@@ -7,7 +7,7 @@ import sys
 import click
 
 from queuectl import doctor, times
-from queuectl.cli.app import json_option, with_store
+from queuectl.cli.app import chosen_db, json_option, with_store
 from queuectl.cli.render import Progress, emit_list, note, paint, plural, say, visible
 from queuectl.errors import InvalidInput
 from queuectl.model import FINISHED
@@ -68,17 +68,18 @@ def backup_command(store: Store, file: str) -> None:
 
 @click.command("doctor")
 @json_option
-@with_store
-def doctor_command(store: Store, as_json: bool) -> int:
-    """Check the queue's health, and say what to do if it is not well."""
-    findings = list(doctor.examine(store))
+@click.option("--db", metavar="PATH", help="The queue to use.")
+@click.pass_context
+def doctor_command(ctx: click.Context, /, as_json: bool, db: str | None) -> int:
+    """Check the queue's health, and say what to do if it is not well. Exit code 0 only if it is."""
+    findings = list(doctor.examine(chosen_db(ctx, db)))
     healthy = all(finding.ok for finding in findings)
     if as_json:
         emit_list((finding.as_json() for finding in findings), jsonl=False)
         return 0 if healthy else 1
     for finding in findings:
         mark = paint("ok ", "32") if finding.ok else paint("BAD", "31")
-        say(f"{mark}  {finding.check + ':':<14}{visible(finding.found)}")
+        say(f"{mark}  {finding.check + ':':<17}{visible(finding.found)}")
         if finding.advice:
-            say(f"     {'':<14}→ {visible(finding.advice)}")
+            say(f"     {'':<17}→ {visible(finding.advice)}")
     return 0 if healthy else 1

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self
+
+from queuectl.model import Finding
 
 Params = Mapping[str, Any]
 Row = tuple[Any, ...]
@@ -65,8 +67,8 @@ class Engine(Protocol):
         ...
 
     def backup(self, path: str) -> None: ...
-    def problems(self) -> list[str]:
-        """What an integrity check finds; empty if all is well."""
+    def checkup(self) -> Iterator[Finding]:
+        """What can be wrong with this kind of database and where it lies; the good findings too."""
         ...
 
     def compact(self) -> None:

@@ -13,9 +13,10 @@ from queuectl.times import now_ms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
+    from queuectl.model import Finding
     from queuectl.store.engine import Params, Row
 
 APPLICATION_ID = 0x51C71  # marks the file as ours
@@ -101,15 +102,10 @@ class SqliteEngine:
             os.unlink(path)
             raise self._explain(error) from error
 
-    def problems(self) -> list[str]:
-        try:
-            found = [str(row[0]) for row in self._db.execute("PRAGMA integrity_check(10)")]
-            found += [
-                f"row {row[1]} of {row[0]} points nowhere" for row in self._db.execute("PRAGMA foreign_key_check")
-            ]
-        except apsw.Error as error:
-            return [self._explain(error).message]
-        return [line for line in found if line != "ok"]
+    def checkup(self) -> Iterator[Finding]:
+        from queuectl.store import sqlite_health
+
+        return sqlite_health.checkup(self._db, self.path, self.log_dir, self.bell_dir)
 
     def compact(self) -> None:
         try:
