@@ -49,6 +49,10 @@ class StoreUnavailable(QueuectlError):
     http_status = 503
 
 
+class StoreReplaced(StoreUnavailable):
+    """Another database lies where ours was; what we hold open is nobody's any more."""
+
+
 class TimedOut(QueuectlError):
     exit_code = 124
     http_status = 504

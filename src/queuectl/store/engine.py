@@ -55,7 +55,10 @@ class Engine(Protocol):
         ...
 
     def changed(self) -> bool:
-        """Has anyone else committed since this was last asked? May say yes too often, never too seldom."""
+        """Has anyone else committed since this was last asked? May say yes too often, never too seldom.
+
+        Raises StoreReplaced if the database we hold open is no longer the one at this address.
+        """
         ...
 
     def announce(self) -> int:
@@ -69,6 +72,10 @@ class Engine(Protocol):
     def backup(self, path: str) -> None: ...
     def checkup(self) -> Iterator[Finding]:
         """What can be wrong with this kind of database and where it lies; the good findings too."""
+        ...
+
+    def tidy(self) -> None:
+        """Regular small upkeep; called by workers, never fails."""
         ...
 
     def compact(self) -> None:

@@ -7,7 +7,7 @@ import os
 import apsw
 
 from queuectl import bell
-from queuectl.errors import Conflict, Duplicate, QueuectlError, StoreUnavailable
+from queuectl.errors import Conflict, Duplicate, QueuectlError, StoreReplaced, StoreUnavailable
 from queuectl.store import migrate
 from queuectl.times import now_ms
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from queuectl.store.engine import Params, Row
 
 APPLICATION_ID = 0x51C71  # marks the file as ours
+
+LARGEST_IDLE_WAL = 64 * 1024 * 1024
 
 DIALECT = {
     "{skip_locked}": "",  # one writer at a time: there are no locked rows to skip
@@ -54,6 +56,8 @@ class SqliteEngine:
         self._data_version = -1
         try:
             self._make_private(folder)
+            found = os.stat(self.path)
+            self._identity = (found.st_dev, found.st_ino)
             self._db = apsw.Connection(self.path)
             self._db.set_busy_timeout(round(patience * 1000))
             self._prepare(durable)
@@ -67,11 +71,20 @@ class SqliteEngine:
         return SqliteTransaction(self, "BEGIN")
 
     def flush(self) -> None:
-        if self._wal < 0:
-            self._wal = os.open(self.path + "-wal", os.O_RDWR | os.O_CLOEXEC)
-        os.fdatasync(self._wal)
+        try:
+            if self._wal < 0:
+                self._wal = os.open(self.path + "-wal", os.O_RDWR | os.O_CLOEXEC)
+            os.fdatasync(self._wal)
+        except OSError as error:
+            raise self._explain(error) from error
 
     def changed(self) -> bool:
+        try:
+            found = os.stat(self.path)
+        except OSError as error:
+            raise self._explain(error) from error
+        if (found.st_dev, found.st_ino) != self._identity:
+            raise StoreReplaced(f'another database lies at "{self.path}" now', "restart the workers")
         before, self._data_version = self._data_version, self._db.pragma("data_version")
         return before != self._data_version
 
@@ -106,6 +119,14 @@ class SqliteEngine:
         from queuectl.store import sqlite_health
 
         return sqlite_health.checkup(self._db, self.path, self.log_dir, self.bell_dir)
+
+    def tidy(self) -> None:
+        """Shrink a write-ahead log that a long reader has let grow, if nobody is in the way just now."""
+        try:
+            if os.path.getsize(self.path + "-wal") > LARGEST_IDLE_WAL:
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except (apsw.Error, OSError):
+            pass  # next time
 
     def compact(self) -> None:
         try:

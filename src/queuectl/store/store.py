@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from queuectl.store.engine import Engine, Transaction
     from queuectl.store.views import Views
 
+FINISHED = ("completed", "dead", "cancelled")
 PROMOTED_AT_ONCE = 1000
 PRUNED_AT_ONCE = 1000
 PROGRESS_EVERY = 1000
@@ -165,7 +166,7 @@ class Store:
                 "failed": int(settlement.failed),
                 "crashed": int(settlement.crashed),
                 "run_at": tx.now + round(settlement.delay * 1000),
-                "finished_at": tx.now if settlement.state in ("completed", "dead", "cancelled") else None,
+                "finished_at": tx.now if settlement.state in FINISHED else None,
                 "duration_ms": report.duration_ms,
                 "exit_code": settlement.exit_code,
                 "signal": settlement.signal,
@@ -244,20 +245,24 @@ class Store:
 
     def cancel(self, ids: Sequence[str]) -> dict[str, str]:
         """Cancel all of these jobs or none. A running one is ended by its worker: its state is still `processing`."""
-        states = {}
+        states, late = {}, []
         with self.engine.write() as tx:
-            for id in ids:
-                seq, state, run, worker = self._locked(tx, id)
+            found = {id: self._locked(tx, id) for id in ids}
+            late = [(id, state) for id, (_, state, _, _) in found.items() if state in FINISHED]
+            for id, (seq, state, run, worker) in found.items():
                 fence = {"seq": seq, "run": run, "now": tx.now}
-                if tx.run(sql.CANCEL_WAITING, fence):
-                    states[id], reason = "cancelled", "cancelled"
-                elif tx.run(sql.REQUEST_CANCEL, fence):
-                    states[id], reason = "processing", "cancel requested"
+                if late:
+                    if state not in FINISHED:
+                        continue
+                    reason = f"cancel refused: already {state}"
+                elif tx.run(sql.CANCEL_WAITING, fence):
+                    states[id] = reason = "cancelled"
                 else:
-                    raise Conflict(
-                        f'job "{id}" is already {state}', "only a job that has not finished can be cancelled"
-                    )
+                    tx.run(sql.REQUEST_CANCEL, fence)
+                    states[id], reason = "processing", "cancel requested"
                 tx.run(sql.RECORD_NOTE, {**fence, "worker": worker, "reason": reason})
+        for id, state in late:
+            raise Conflict(f'job "{id}" is already {state}', "only a job that has not finished can be cancelled")
         self.engine.announce()
         return states
 

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from queuectl import bell, lifecycle, logs, newjob
 from queuectl.bell import Bell
-from queuectl.errors import QueuectlError, StoreUnavailable
+from queuectl.errors import StoreReplaced, StoreUnavailable
 from queuectl.lifecycle import Settlement
 from queuectl.model import Claim, Report
 from queuectl.store import Store, open_store
@@ -33,6 +33,7 @@ PRUNE_EVERY = 60.0
 LEAVE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 NEVER = float("inf")
 LEFT_IN_ORDER = 0
+START_AGAIN = 3
 
 T = TypeVar("T")
 
@@ -55,7 +56,7 @@ def work(assignment: Assignment) -> int:
     """Be a worker until told to leave; the exit code."""
     log = Log(f"worker pid={os.getpid()}", assignment.chatty)
     try:
-        Worker(assignment).serve()
+        return Worker(assignment).serve()
     except StoreUnavailable as error:  # told to leave while it waited for the database: the next worker tidies up
         log.tell("worker left without the database", reason=error.message)
     return LEFT_IN_ORDER
@@ -73,6 +74,7 @@ class Worker:
         self._ended: list[tuple[Claim, Settlement, Report]] = []
         self._leaving = assignment.leaving
         self._in_a_hurry = False
+        self._exit_code = LEFT_IN_ORDER
         self._news = True
         self._due_at = NEVER
         self._poll_at = 0.0
@@ -105,7 +107,7 @@ class Worker:
 
     # -- the loop ----------------------------------------------------------------------------------------
 
-    def serve(self) -> None:
+    def serve(self) -> int:
         """Register, put right what dead workers left, then take turns until there is nothing left to do."""
         self._patiently(self._register)
         self._patiently(self._recover_lost)
@@ -128,6 +130,7 @@ class Worker:
         self._bell.close()
         self._store.close()
         self._log.tell("worker left")
+        return self._exit_code
 
     def _wait(self) -> None:
         moments = [self._due_at, self._poll_at, self._beat_at]
@@ -205,7 +208,11 @@ class Worker:
         self._poll_at = time.monotonic() + self._config["worker_poll_interval"]
         try:
             self._news = self._store.engine.changed()
-        except QueuectlError as error:
+        except StoreReplaced as error:
+            self._report_trouble(error)
+            self._exit_code = START_AGAIN
+            self._leave(in_a_hurry=True)
+        except StoreUnavailable as error:
             self._report_trouble(error)
 
     # -- runs --------------------------------------------------------------------------------------------
@@ -334,12 +341,13 @@ class Worker:
         self._beat_at = now + self._config["lease_timeout"] / 3
         try:
             self._store.heartbeat(self.id)
+            self._store.engine.tidy()
             self._recover_lost()
             days = self._config["retention_days"]
             if days and now >= self._prune_at:
                 self._prune_at = now + PRUNE_EVERY
                 self._store.prune(("completed", "cancelled"), days * 86400)
-        except QueuectlError as error:
+        except (StoreUnavailable, OSError) as error:
             self._report_trouble(error)
             self._beat_at = now + RETRY_STORE_AFTER
 
@@ -347,8 +355,10 @@ class Worker:
         self._flush_at = None
         try:
             self._store.engine.flush()
-        except OSError as error:
-            self._log.tell("sync failed", reason=error)
+        except StoreUnavailable as error:
+            self._report_trouble(error)
+            # What cannot be made durable must not grow: no new runs until a sync succeeds.
+            self._flush_at = self._no_room_until = time.monotonic() + RETRY_STORE_AFTER
 
     def _patiently(self, action: Callable[[], T]) -> T:
         """Do it, however long the database is away; only being told to leave ends the waiting."""
@@ -361,9 +371,9 @@ class Worker:
                 if self._leaving:
                     raise
 
-    def _report_trouble(self, error: QueuectlError | None) -> None:
+    def _report_trouble(self, error: Exception | None) -> None:
         """Say once that the store has become unreachable, and once that it is back."""
-        message = error.message if error else ""
+        message = str(error) if error else ""
         if message != self._store_trouble:
             self._log.tell("store unavailable" if error else "store available again", reason=message)
             self._store_trouble = message
