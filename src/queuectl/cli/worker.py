@@ -39,6 +39,7 @@ def worker_command() -> None:
 @with_store
 def start(store: Store, count: int, concurrency: int, queues: tuple[str, ...], foreground: bool) -> None:
     """Start workers, in the background unless --foreground. More can be added by starting again."""
+    store.probe()  # workers wait patiently for a database; whoever starts them wants to know at once
     names = [newjob.name("queue", queue) for queue in dict.fromkeys(queues)]
     command = [sys.executable, "-P", "-m", "queuectl.worker.manager"]
     env = {**os.environ, "QUEUECTL_DB": store.engine.url}

@@ -197,29 +197,31 @@ class SqliteEngine:
         where = f'"{self.path}"'
         match error:
             case apsw.BusyError() | apsw.LockedError():
-                return StoreUnavailable(
-                    f"the database {where} is locked by another process",
-                    "try again; see what holds it with fuser",
-                )
-            case apsw.FullError():
-                return StoreUnavailable(f"the disk under {where} is full", "make room, then try again")
-            case apsw.ReadOnlyError() | PermissionError():
-                return StoreUnavailable(
-                    f"no permission to write {where}",
-                    "check its owner and mode, or choose another file with --db",
-                )
+                what, hint = f"the database {where} is locked by another process", "try again; see who with fuser"
             case apsw.NotADBError():
-                return StoreUnavailable(f"{where} is not an SQLite database", "give another file with --db")
+                what, hint = f"{where} is not an SQLite database", "give another file with --db"
             case apsw.CorruptError():
-                return StoreUnavailable(
-                    f"the database {where} is damaged", "run queuectl doctor; restore a backup if it agrees"
-                )
-            case apsw.Error() | OSError():
-                return StoreUnavailable(
-                    f"cannot use the database {where}: {getattr(error, 'strerror', None) or error}",
-                    "check the path, or choose another file with --db",
-                )
-        return QueuectlError(str(error))
+                what, hint = f"the database {where} is damaged", "look with queuectl doctor; restore a backup"
+            case _ if isinstance(error, apsw.FullError) or self._is_full():
+                what, hint = f"the disk under {where} is full", "make room, then try again"
+            case _ if isinstance(error, apsw.ReadOnlyError | PermissionError) or self._is_read_only():
+                what, hint = f"{where} cannot be written", "check its owner and mode, or give another file with --db"
+            case _:
+                what = f"cannot use the database {where}: {getattr(error, 'strerror', None) or error}"
+                hint = "check the path, or give another file with --db"
+        return StoreUnavailable(what, hint)
+
+    def _is_full(self) -> bool:
+        """SQLite calls some of the errors of a full disk I/O errors."""
+        try:
+            room = os.statvfs(os.path.dirname(self.path))
+        except OSError:
+            return False
+        return room.f_bavail * room.f_frsize < 65536
+
+    def _is_read_only(self) -> bool:
+        place = self.path if os.path.exists(self.path) else os.path.dirname(self.path)
+        return os.path.exists(place) and not os.access(place, os.W_OK)
 
     # Used by SqliteTransaction alone.
     def execute(self, sql: str, params: Params) -> apsw.Cursor:

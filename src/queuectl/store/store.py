@@ -96,6 +96,11 @@ class Store:
 
     # -- the worker's side -------------------------------------------------------------------------------
 
+    def probe(self) -> None:
+        """Raise StoreUnavailable if the queue cannot be read and written just now."""
+        with self.engine.write() as tx:
+            tx.rows(sql.HOLDERS)
+
     def register(
         self, worker: str, pid: int, host: str, manager_pid: int, queues: Sequence[str], concurrency: int
     ) -> None:

@@ -1,0 +1,51 @@
+"""Real faults need real file systems: small ones that fill up, and disks that lose power."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import q as q  # the installed command, on a queue of its own
+
+
+def need(command: list[str]) -> None:
+    """Run a command that needs a privilege. Without it the test is skipped on a workstation, but fails on CI."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        problem = f"{' '.join(command)}: {done.stderr.strip()}"
+        if os.environ.get("CI"):
+            pytest.fail(problem)
+        pytest.skip(problem)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[str, int], Path]]:
+    """Mount a file system of so many KiB."""
+    mounted: list[Path] = []
+
+    def mount(name: str, kilobytes: int) -> Path:
+        folder = tmp_path / name
+        folder.mkdir(mode=0o700)
+        need(["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k,mode=0700", "tmpfs", str(folder)])
+        mounted.append(folder)
+        return folder
+
+    yield mount
+    for folder in mounted:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """Use up all the room there is."""
+    filler = folder / "filler"
+    with filler.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            pass
+    return filler
