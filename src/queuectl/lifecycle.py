@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal as signals
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from queuectl.model import Claim
@@ -108,6 +108,14 @@ def after_run(claim: Claim, outcome: Outcome, config: Config, roll: float) -> Se
             return _after_failure(claim, f"timed out after {seconds:g} s", config, roll, signal=number)
         case NotStarted(why):
             return _after_failure(claim, f"could not start: {why}", config, roll)
+
+
+def despite_cancel(settlement: Settlement) -> Settlement:
+    """A job that somebody has cancelled does not run again, however its run ended."""
+    if settlement.state in (State.PENDING, State.FAILED):
+        reason = f"cancelled; its run had ended: {settlement.reason}"
+        return replace(settlement, state=State.CANCELLED, error="cancelled while running", reason=reason)
+    return settlement
 
 
 def backoff(base: float, attempts: int, longest: float, jitter: float, roll: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import time
@@ -31,11 +32,7 @@ def end_mark(moment: int, rc: str, duration_ms: int) -> bytes:
 def open_for_writing(path: str) -> int:
     """Open, or make, a log file that is private and really a file: a planted link or pipe is refused."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    log = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
-    if not stat.S_ISREG(os.fstat(log).st_mode):
-        os.close(log)
-        raise OSError(f"{path} is not a regular file")
-    return log
+    return _open_file(path, os.O_RDWR | os.O_CREAT)
 
 
 def append(path: str, data: bytes) -> None:
@@ -56,9 +53,8 @@ def remove(folder: str, job_ids: Iterable[str]) -> None:
 
 def read(path: str, tail: int | None = None) -> bytes | None:
     """The log, or its last `tail` lines; None if nothing was ever printed."""
-    try:
-        log = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
+    log = _open_if_there(path)
+    if log < 0:
         return None
     with open(log, "rb") as file:
         return file.read() if tail is None else _last_lines(file.fileno(), tail)
@@ -88,9 +84,18 @@ def follow(path: str, start: int, over: Callable[[], bool]) -> Iterator[bytes]:
 
 def _open_if_there(path: str) -> int:
     try:
-        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        return _open_file(path, os.O_RDONLY)
     except FileNotFoundError:
         return -1
+
+
+def _open_file(path: str, flags: int) -> int:
+    """Open what is really a file: a planted link is not followed, a planted pipe keeps nobody waiting."""
+    log = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    if not stat.S_ISREG(os.fstat(log).st_mode):
+        os.close(log)
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return log
 
 
 def _last_lines(log: int, count: int) -> bytes:

@@ -108,22 +108,23 @@ def quote(words: Iterable[str]) -> str:
 
 def name(field: str, value: object) -> str:
     """An id, queue or the like: safe in file names, terminals and URLs."""
-    text = _text(field, value)
-    if not text or text.strip(NAME_CHARACTERS) or not text[0].isalnum() or len(text) > 128:
-        raise InvalidInput(f'"{text[:140]}" cannot be used as "{field}"', NAME_HELP)
-    return text
+    word = text(field, value)
+    if not word or word.strip(NAME_CHARACTERS) or not word[0].isalnum() or len(word) > 128:
+        raise InvalidInput(f'"{word[:140]}" cannot be used as "{field}"', NAME_HELP)
+    return word
 
 
 def _command(value: object) -> str:
-    text = _text("command", value)
-    if not text.strip():
+    command = text("command", value)
+    if not command.strip():
         raise InvalidInput("the command is empty", "give the shell command to run")
-    if len(text) > LONGEST_COMMAND:
+    if len(command) > LONGEST_COMMAND:
         raise InvalidInput("the command is longer than 1 MiB", "put it into a script and enqueue that")
-    return text
+    return command
 
 
-def _text(field: str, value: object) -> str:
+def text(field: str, value: object) -> str:
+    """Text that a shell and every database can take."""
     if not isinstance(value, str):
         raise InvalidInput(f'"{field}" must be text, not {_described(value)}', "put it in quotes")
     if "\0" in value:
@@ -174,7 +175,7 @@ def _moment(value: object, now: int) -> int:
 
 def _folder(value: object) -> str:
     try:
-        return os.path.abspath(_text("cwd", value))
+        return os.path.abspath(text("cwd", value))
     except FileNotFoundError:
         raise InvalidInput('"cwd" is relative to a folder that was removed', "give the whole path") from None
 
@@ -183,10 +184,10 @@ def _env(value: object) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise InvalidInput(f'"env" must be an object, not {_described(value)}', 'for example {"LANG": "C"}')
     env: dict[str, str] = {}
-    for key, text in value.items():
-        if not isinstance(key, str) or not _text("env", key) or "=" in key:
+    for key, content in value.items():
+        if not isinstance(key, str) or not text("env", key) or "=" in key:
             raise InvalidInput(f'"{key}" cannot name an environment variable', "use letters, digits and _")
-        env[key] = _text(f"env.{key}", text)
+        env[key] = text(f"env.{key}", content)
     return env
 
 
@@ -194,8 +195,8 @@ def _tags(value: object) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, list | tuple):
         raise InvalidInput(f'"tags" must be a list, not {_described(value)}', 'for example ["nightly", "eu"]')
     for tag in value:
-        text = _text("tags", tag)
-        if not text or len(text) > 128 or not text.isprintable() or " " in text:
+        word = text("tags", tag)
+        if not word or len(word) > 128 or not word.isprintable() or " " in word:
             raise InvalidInput(f"{_described(tag)} cannot be a tag", "a tag is one word, 128 letters at most")
     return tuple(dict.fromkeys(value))
 

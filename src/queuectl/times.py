@@ -8,6 +8,7 @@ from queuectl.errors import InvalidInput
 
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 LONGEST_DELAY = 100 * 365 * 86400
+LAST_MOMENT = 253_402_300_799_999  # of the year 9999
 
 MOMENT_HELP = 'write "2026-11-16 09:00", "09:00", "tomorrow 9:00", an ISO 8601 time, or a delay: "90s", "5m", "1h30m"'
 
@@ -68,16 +69,19 @@ def _parse_calendar(words: str, now: int) -> int:
     try:
         if words.lower() == "now":
             return now
-        if ":" in words and "-" not in words and day.lower() in ("", "today", "tomorrow"):
+        if ":" in words and "-" not in words and words.isascii() and day.lower() in ("", "today", "tomorrow"):
             time_of_day = datetime.strptime(clock, "%H:%M" if clock.count(":") == 1 else "%H:%M:%S").time()
             moment = datetime.combine(today, time_of_day)
             if day.lower() == "tomorrow" or (not day and moment <= today):
                 moment += timedelta(days=1)
         else:
             moment = datetime.fromisoformat(words)
-        return round(moment.timestamp() * 1000)
+        when = round(moment.timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
         raise InvalidInput(f'"{words}" is not a time', MOMENT_HELP) from None
+    if when > LAST_MOMENT:
+        raise InvalidInput(f'"{words}" is after the year 9999', MOMENT_HELP)
+    return when
 
 
 def span(seconds: float) -> str:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import select
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from queuectl.bell import Bell
-from queuectl.model import Claim
+from queuectl.lifecycle import Exited, Outcome, after_run
+from queuectl.model import Claim, Job, Report
+from queuectl.newjob import NewJob
 from queuectl.store import Store
 from queuectl.store.engine import Engine
 from queuectl.store.sqlite import SqliteEngine
@@ -17,6 +21,8 @@ from tests.conftest import Clock
 ENGINES: dict[str, Callable[[Path, Clock], Engine]] = {
     "sqlite": lambda folder, clock: SqliteEngine(str(folder / "queue.db"), clock=clock),
 }
+
+DONE, NOTHING = Exited(0), Report()
 
 
 @pytest.fixture(params=ENGINES)
@@ -32,6 +38,14 @@ def store(open_engine: Callable[[], Engine]) -> Iterator[Store]:
     store.close()
 
 
+@pytest.fixture
+def other_store(store: Store, open_engine: Callable[[], Engine]) -> Iterator[Store]:
+    """The same queue through a second connection."""
+    other = Store(open_engine())
+    yield other
+    other.close()
+
+
 class FakeWorker:
     """A registered worker whose bell this test process holds: alive until `die`."""
 
@@ -40,7 +54,8 @@ class FakeWorker:
         self._store = store
         self._queues = queues
         self._bell = Bell(store.engine.bell_dir, id)
-        store.register(id, pid=1, host="here", manager_pid=1, queues=queues, concurrency=100)
+        self.alive = True
+        store.register(id, pid=os.getpid(), host="here", manager_pid=1, queues=queues, concurrency=100)
 
     def claim(self, slots: int = 1) -> list[Claim]:
         return self._store.tick(self.id, slots=slots, queues=self._queues).claims
@@ -49,14 +64,55 @@ class FakeWorker:
         [claim] = self.claim(1)
         return claim
 
+    def settle(self, claim: Claim, outcome: Outcome = DONE, report: Report = NOTHING) -> bool:
+        """End a run as its worker would; the outcome decides what becomes of the job."""
+        return self._store.settle(self.id, claim, after_run(claim, outcome, self._store.config(), 0), report)
+
+    def work_off(self, outcome: Outcome = DONE) -> str:
+        """Claim the next due job and end its run like this; the job's id."""
+        claim = self.claim_one()
+        assert self.settle(claim, outcome)
+        return claim.id
+
+    def hears(self) -> bool:
+        """Has its bell been rung since this was last asked?"""
+        rung = bool(select.select([self._bell], [], [], 0)[0])
+        self._bell.clear()
+        return rung
+
     def die(self) -> None:
-        """As kill -9 would have it: the bell falls silent, the row stays."""
-        self._bell.close()
+        """As kill -9 would have it: the bell falls silent, the pipe and the row stay."""
+        os.link(self._bell.path, self._bell.path + "~")
+        self.leave()
+        os.rename(self._bell.path + "~", self._bell.path)
+
+    def leave(self) -> None:
+        if self.alive:
+            self._bell.close()
+            self.alive = False
 
 
 Hire = Callable[..., FakeWorker]
 
 
 @pytest.fixture
-def hire(store: Store) -> Hire:
-    return lambda id="w1", queues=(): FakeWorker(store, id, queues)
+def hire(store: Store) -> Iterator[Hire]:
+    workers: list[FakeWorker] = []
+
+    def hire(id: str = "w1", queues: tuple[str, ...] = ()) -> FakeWorker:
+        workers.append(FakeWorker(store, id, queues))
+        return workers[-1]
+
+    yield hire
+    for worker in workers:
+        worker.leave()
+
+
+def snapshot(store: Store) -> list[tuple[Job, list[object]]]:
+    """All there is to know of every job: to see that nothing has changed."""
+    return [(job, [*store.views.history(job.id)]) for job in store.views.jobs(limit=-1)]
+
+
+def enqueue(store: Store, command: str = "true", **fields: object) -> str:
+    [id] = store.enqueue([NewJob(command, **fields)])  # type: ignore[arg-type]
+    return id

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,10 @@ import pytest
 from tests.conftest import eventually
 
 QUEUECTL = str(Path(sys.executable).parent / "queuectl")
+NOT_INHERITED = ("NO_COLOR", "PYTHONUNBUFFERED", "QUEUECTL_LOG_DIR", "XDG_DATA_HOME")
+
+# A job that goes on until the test makes the file `go` in the queue's folder.
+UNTIL_GO = "while [ ! -e go ]; do sleep 0.05; done"
 
 
 @dataclass(frozen=True)
@@ -32,16 +40,24 @@ class Cli:
         self.folder = folder
         self.db = folder / "data" / "queue.db"
         self.logs = folder / "data" / "logs"
-        self.env = {**os.environ, "QUEUECTL_DB": str(self.db), "HOME": str(folder), "TZ": "UTC", "QUEUECTL_DEBUG": ""}
+        inherited = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
+        own = {"QUEUECTL_DB": str(self.db), "HOME": str(folder), "TZ": "UTC", "TERM": "xterm", "QUEUECTL_DEBUG": ""}
+        self.env = {**inherited, **own}
 
-    def __call__(self, *args: str, stdin: str | bytes | None = None, env: dict[str, str] | None = None) -> Result:
+    def __call__(
+        self,
+        *args: str,
+        stdin: str | bytes | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> Result:
         data = stdin.encode() if isinstance(stdin, str) else stdin
         done = subprocess.run(
             [QUEUECTL, *args],
             input=data if data is not None else b"",
             capture_output=True,
             env={**self.env, **(env or {})},
-            cwd=self.folder,
+            cwd=cwd or self.folder,
             timeout=120,
         )
         return Result(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
@@ -62,8 +78,39 @@ class Cli:
             [QUEUECTL, *args], env=self.env, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
 
+    def shell(self, script: str) -> Result:
+        """Run a line of shell in which `queuectl` is the installed command."""
+        path = f"{Path(QUEUECTL).parent}:{self.env['PATH']}"
+        done = subprocess.run(
+            ["bash", "-c", script], capture_output=True, text=True, env={**self.env, "PATH": path}, cwd=self.folder
+        )
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def on_terminal(self, *args: str, typed: str = "", env: Mapping[str, str] | None = None) -> str:
+        """What a person sees who runs this command in a terminal and types this."""
+        screen, terminal = os.openpty()
+        os.write(screen, typed.encode())
+        with subprocess.Popen(
+            [QUEUECTL, *args],
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            env={**self.env, **(env or {})},
+            cwd=self.folder,
+            start_new_session=True,
+        ):
+            os.close(terminal)
+            seen = b"".join(chunks_from(screen))
+        os.close(screen)
+        return seen.decode(errors="replace").replace("\r\n", "\n")
+
     def enqueue(self, command: str, **fields: Any) -> str:
         return self.ok("enqueue", "--quiet", json.dumps({"command": command, **fields})).strip()
+
+    def batch(self, *jobs: Mapping[str, Any]) -> list[str]:
+        """Store jobs in one transaction; their ids."""
+        lines = "".join(json.dumps(job) + "\n" for job in jobs)
+        return self.ok("enqueue", "--quiet", "-", stdin=lines).split()
 
     def job(self, id: str) -> dict[str, Any]:
         job = self.json("show", id)
@@ -78,18 +125,147 @@ class Cli:
         eventually(lambda: self.state(id) == state, f"{id} {state}")
         return self.job(id)
 
+    def finished(self, id: str) -> dict[str, Any]:
+        """The job, once it has come to its end, whichever that is."""
+        self("wait", id)
+        return self.job(id)
+
+    def history(self, id: str) -> list[dict[str, Any]]:
+        events = self.json("history", id)
+        assert isinstance(events, list)
+        return events
+
+    def runs(self, id: str) -> int:
+        """How often it was started."""
+        return [event["reason"] for event in self.history(id)].count("started")
+
     def workers(self) -> list[dict[str, Any]]:
         workers = self.json("worker", "list")
         assert isinstance(workers, list)
         return [worker for worker in workers if worker["state"] != "lost"]
+
+    def worker(self) -> dict[str, Any]:
+        """The only one there is."""
+        [worker] = self.workers()
+        return worker
+
+    def contents(self) -> list[Any]:
+        """All jobs and settings, to the last column, as they are stored."""
+        with closing(sqlite3.connect(f"file:{self.db}?mode=ro", uri=True)) as database:
+            return [
+                row
+                for table in ("jobs", "tags", "config")
+                for row in database.execute(f"SELECT * FROM {table} ORDER BY 1, 2")
+            ]
+
+    def end_all(self) -> None:
+        """Kill whatever still works for this queue, known by the home folder it was given."""
+        eventually(lambda: not [kill(pid) for pid in processes_with(f"HOME={self.folder}")], "all processes gone")
+
+
+def refused(result: Result, code: int, *words: str) -> None:
+    """One line that says what is wrong and what to do, the exit code, and nothing else."""
+    assert (result.code, result.out) == (code, ""), result
+    assert re.fullmatch(r"Error: .+ Hint: .+\n", result.err), result
+    assert "Traceback" not in result.err
+    assert "bug in queuectl" not in result.err
+    for word in words:
+        assert word in result.err, result
+
+
+# -- processes -------------------------------------------------------------------------------------------
+
+
+def processes_with(variable: str) -> list[int]:
+    """The live processes that have this in their environment."""
+    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if variable in _environment(pid)]
+
+
+def _environment(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return []
+
+
+def status_of(pid: int) -> tuple[str, int] | None:
+    """A process' state letter and parent; None if it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return fields[0], int(fields[1])
+
+
+def alive(pid: int) -> bool:
+    status = status_of(pid)
+    return status is not None and status[0] not in "ZX"
+
+
+def parent_of(pid: int) -> int | None:
+    status = status_of(pid)
+    return status and status[1]
+
+
+def gone(*pids: int) -> None:
+    """Wait until none of these processes lives."""
+    eventually(lambda: not any(map(alive, pids)), f"{pids} gone")
+
+
+def children_of(pid: int) -> dict[int, str]:
+    """The processes whose parent this is, with their states; the dead but not yet buried included."""
+    found = {child: status_of(child) for child in map(int, filter(str.isdigit, os.listdir("/proc")))}
+    return {child: status[0] for child, status in found.items() if status and status[1] == pid}
+
+
+def kill(pid: int) -> int:
+    """End a process at once; it may be gone already."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    return pid
+
+
+def lines_in(path: Path, count: int = 1) -> list[str]:
+    """The lines of a file, once a job has written that many."""
+
+    def read() -> list[str]:
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        return [line.rstrip("\n") for line in lines if line.endswith("\n")]
+
+    return eventually(lambda: found if len(found := read()) >= count else [], f"{count} lines in {path.name}")
+
+
+def pids_in(path: Path, count: int = 1) -> list[int]:
+    """The process ids that jobs have written into a file, one a line."""
+    return [int(line) for line in lines_in(path, count)]
+
+
+def chunks_from(screen: int) -> Iterator[bytes]:
+    """All that is written to a terminal, until nobody has it open any more."""
+    while True:
+        try:
+            chunk = os.read(screen, 65536)
+        except OSError:  # how Linux says end-of-file here
+            return
+        if not chunk:
+            return
+        yield chunk
+
+
+# -- fixtures --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def q(tmp_path: Path) -> Iterator[Cli]:
     cli = Cli(tmp_path)
     yield cli
-    if cli.db.exists():
-        managers = {worker["manager_pid"] for worker in cli.workers()}
-        cli.ok("config", "set", "kill_grace", "0.2")
-        cli.ok("worker", "stop", "--now")
-        eventually(lambda: not any(os.path.exists(f"/proc/{pid}/exe") for pid in managers), "managers gone")
+    cli.end_all()
+
+
+@pytest.fixture
+def working(q: Cli) -> Cli:
+    """A queue with one worker."""
+    q.ok("worker", "start")
+    return q

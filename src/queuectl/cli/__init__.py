@@ -16,11 +16,13 @@ INTERRUPTED = 130
 
 def main() -> NoReturn:
     """The `queuectl` command."""
+    if sys.stdout is None or sys.stderr is None:  # closed by the caller: 2>&-
+        _reopen_closed()
     code = run(sys.argv[1:])
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
-        code = _reader_left()
+    except OSError as error:
+        code = _cannot_answer(error)
     os._exit(code)  # nothing is left to do, and tearing the interpreter down takes longer than most commands
 
 
@@ -39,8 +41,8 @@ def run(args: list[str]) -> int:
         return _complain(error.message, error.hint, error.exit_code)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        return _reader_left()
+    except OSError as error:
+        return _cannot_answer(error)
     except Exception as error:
         if os.environ.get("QUEUECTL_DEBUG"):
             raise
@@ -60,7 +62,17 @@ def _complain(message: str, hint: str, code: int) -> int:
     return code
 
 
-def _reader_left() -> int:
-    """`queuectl list | head -1`: whoever read our output has seen enough."""
+def _cannot_answer(error: OSError) -> int:
+    """The output cannot be written. If its reader has simply seen enough (`list | head -1`), that is no error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    return 0
+    if isinstance(error, BrokenPipeError):
+        return 0
+    if error.filename is not None:
+        return _complain(f'cannot use "{error.filename}": {error.strerror}', "check what lies there, and its mode", 1)
+    return _complain(f"cannot write the output: {error.strerror or error}", "make room, or send it elsewhere", 1)
+
+
+def _reopen_closed() -> None:
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:
+            setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115

@@ -89,10 +89,19 @@ def run(args: list[str]) -> int:
         return stop.exit_code
     except click.exceptions.Abort:
         return 130
+    except click.exceptions.NoArgsIsHelpError as error:
+        raise _incomplete(error) from None
     except click.UsageError as error:
         raise InvalidInput(error.format_message().rstrip(".").replace("\n", " "), _usage_hint(error, args)) from None
     except click.ClickException as error:
         raise InvalidInput(error.format_message().rstrip("."), "see queuectl --help") from None
+
+
+def _incomplete(error: click.exceptions.NoArgsIsHelpError) -> InvalidInput:
+    assert error.ctx is not None
+    group = error.ctx.command
+    commands = group.list_commands(error.ctx) if isinstance(group, click.Group) else []
+    return InvalidInput(f"{error.ctx.command_path} what?", f"say one of: {', '.join(commands)}")
 
 
 def _usage_hint(error: click.UsageError, args: list[str]) -> str:

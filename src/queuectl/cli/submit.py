@@ -135,12 +135,12 @@ def _read_batch(
     if "id" in options:
         raise InvalidInput("--id cannot serve many jobs", 'give each its own: {"id": "…", "command": "…"}')
     jobs, line_of = [], []
-    for number, line in enumerate(_lines_of(file), start=1):
-        text = line.strip()
-        if not text:
-            continue
+    for number, raw in enumerate(_lines_of(file), start=1):
         try:
-            fields: dict[str, object] = {"command": text} if lines else _parse_json(text)
+            line = _decoded(raw)
+            if not line:
+                continue
+            fields: dict[str, object] = {"command": line} if lines else _parse_json(line)
             named = _named(fields)
             defaults = {key: value for key, value in options.items() if key not in named}
             jobs.append(newjob.from_fields({**defaults, **fields}))
@@ -150,17 +150,23 @@ def _read_batch(
     return jobs, line_of
 
 
-def _lines_of(file: str) -> Iterator[str]:
+def _lines_of(file: str) -> Iterator[bytes]:
+    """The lines of a file; of one that is too long, a part that is still too long."""
     try:
-        with open(0 if file == "-" else file, encoding="utf-8", newline="\n", closefd=file != "-") as source:
+        with open(0 if file == "-" else file, "rb", closefd=file != "-") as source:
             while line := source.readline(LONGEST_LINE + 1):
-                if len(line) > LONGEST_LINE:
-                    raise InvalidInput(f"a line of {visible(file)} is longer than 4 MiB", "one job a line")
                 yield line
     except OSError as error:
         raise InvalidInput(f'cannot read "{file}": {error.strerror}', "check the name") from None
+
+
+def _decoded(line: bytes) -> str:
+    if len(line) > LONGEST_LINE:
+        raise InvalidInput("longer than 4 MiB", "write one job a line")
+    try:
+        return line.decode().strip()
     except UnicodeDecodeError:
-        raise InvalidInput(f'"{file}" is not valid UTF-8', "convert it first, for example with iconv") from None
+        raise InvalidInput("not valid UTF-8", "convert the file first, for example with iconv") from None
 
 
 def _store_batch(store: Store, jobs: list[NewJob], line_of: list[int], wait: bool, quiet: bool, json: bool) -> int:

@@ -25,7 +25,7 @@ def check(version: int, where: str) -> None:
 
 def scripts_after(version: int, engine: str) -> Iterator[tuple[int, str]]:
     """The scripts still to run, in order; those named after the engine follow the common ones."""
-    for name in sorted(os.listdir(FOLDER)):
+    for name in sorted(os.listdir(FOLDER), key=lambda name: (name[:4], name.count("."))):
         number, kind = int(name[:4]), name.split(".")[1]
         if number > version and kind in ("sql", engine):
             with open(os.path.join(FOLDER, name), encoding="utf-8") as script:

@@ -45,17 +45,18 @@ class SqliteEngine:
         durable: bool = True,
         patience: float = 10.0,
     ) -> None:
-        self.path = os.path.realpath(path)
-        self.url = self.path
-        folder = os.path.dirname(self.path)
-        self.log_dir = os.environ.get("QUEUECTL_LOG_DIR") or os.path.join(folder, "logs")
-        self.bell_dir = self.path + ".run"
+        self.path = self.url = path
         self._clock = clock
         self._texts: dict[str, tuple[str, list[str]]] = {}
         self._wal = -1
         self._data_version = -1
         try:
-            self._make_private(folder)
+            self.path = self.url = os.path.realpath(path)
+            folder = os.path.dirname(self.path)
+            self.log_dir = os.path.abspath(os.environ.get("QUEUECTL_LOG_DIR") or os.path.join(folder, "logs"))
+            self.bell_dir = self.path + ".run"
+            make_private(folder)
+            self._make_file()
             found = os.stat(self.path)
             self._identity = (found.st_dev, found.st_ino)
             self._db = apsw.Connection(self.path)
@@ -143,31 +144,30 @@ class SqliteEngine:
 
     # -- opening -----------------------------------------------------------------------------------------
 
-    def _make_private(self, folder: str) -> None:
-        """The folder 0700 and the file 0600 from their first moment, whatever the umask."""
-        if not os.path.isdir(folder):
-            os.makedirs(folder, mode=0o700)
+    def _make_file(self) -> None:
+        """0600 from its first moment, whatever the umask."""
         try:
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except FileExistsError:
             pass
 
     def _prepare(self, durable: bool) -> None:
-        version = self._db.pragma("user_version")
+        with self.read():  # one look at one moment: another process may be making the same file
+            mark = self._db.pragma("application_id")
+            version = self._db.pragma("user_version")
+            empty = mark == 0 and not self._db.execute("SELECT 1 FROM sqlite_schema").fetchone()
+        if mark != APPLICATION_ID and not empty:
+            raise StoreUnavailable(f'"{self.path}" is not a queuectl database', "give another file with --db")
         if version != migrate.NEWEST:
+            migrate.check(version, self.path)
             self._migrate()
         self._db.pragma("foreign_keys", True)
         if not durable:
             self._db.pragma("synchronous", "normal")
 
     def _migrate(self) -> None:
-        """Bring the file to this program's schema in one transaction, or refuse and leave it untouched."""
-        mark = self._db.pragma("application_id")
-        if mark != APPLICATION_ID and (mark or self._db.execute("SELECT 1 FROM sqlite_schema").fetchone()):
-            raise StoreUnavailable(f'"{self.path}" is not a queuectl database', "give another file with --db")
-        migrate.check(self._db.pragma("user_version"), self.path)
-        if mark != APPLICATION_ID:
-            self._db.pragma("journal_mode", "wal")
+        """Bring the file to this program's schema in one transaction."""
+        self._db.pragma("journal_mode", "wal")
         with self.write():
             version = self._db.pragma("user_version")  # again, now that nobody else can be at it
             for number, script in migrate.scripts_after(version, "sqlite"):
@@ -231,6 +231,17 @@ class SqliteEngine:
 
             params = {**params, **{name: json.dumps(params[name]) for name in lists}}
         return self._db.execute(text, params)
+
+
+def make_private(folder: str) -> None:
+    """Make a folder and those above it that are missing, each 0700 from its first moment."""
+    if os.path.isdir(folder):
+        return
+    make_private(os.path.dirname(folder))
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:  # by another process, just now; or it is no folder, which opening will tell
+        pass
 
 
 class SqliteTransaction:

@@ -153,7 +153,7 @@ UPDATE jobs
  WHERE seq = :seq AND state = 'dead'
 """
 
-DEAD_JOBS = "SELECT id FROM jobs WHERE state = 'dead' ORDER BY seq"
+DEAD_JOBS = "SELECT id FROM jobs WHERE state || '' = 'dead' ORDER BY seq"
 
 # -- clean-up --------------------------------------------------------------------------------------------
 
@@ -208,12 +208,12 @@ _AND_OPTIONS = """
  LIMIT :limit
 """
 LIST_ALL = f"SELECT {JOB_COLUMNS} FROM jobs WHERE seq > 0 {_AND_OPTIONS}"
-LIST_STATE = f"SELECT {JOB_COLUMNS} FROM jobs WHERE state = :state {_AND_OPTIONS}"
+LIST_STATE = f"SELECT {JOB_COLUMNS} FROM jobs WHERE state || '' = :state {_AND_OPTIONS}"
 
 STATES_OF = "SELECT id, state FROM jobs WHERE id {among:ids}"
 
 UNFINISHED = """
-SELECT id FROM jobs WHERE state IN ('pending', 'processing', 'failed', 'blocked') ORDER BY seq
+SELECT id FROM jobs WHERE state || '' IN ('pending', 'processing', 'failed', 'blocked') ORDER BY seq
 """
 
 HISTORY = """

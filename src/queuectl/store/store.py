@@ -136,21 +136,24 @@ class Store:
         queues: Sequence[str] = (),
     ) -> Tick:
         """Settle what ended, lease up to `slots` due jobs, and bring the news: one transaction for all of it."""
+        from queuectl import lifecycle
         from queuectl.model import Tick
 
         with self.engine.write() as tx:
-            refused = [
-                claim
-                for claim, settlement, report in ended
-                if not self._settle(tx, worker, claim, settlement, report)
-            ]
+            cancels = set(tx.rows(sql.CANCELS_FOR, {"worker": worker}))
+            refused = []
+            for claim, settlement, report in ended:
+                if (claim.seq, claim.run) in cancels:
+                    settlement = lifecycle.despite_cancel(settlement)
+                if not self._settle(tx, worker, claim, settlement, report):
+                    refused.append(claim)
             order = tx.rows(sql.READ_ORDER, {"id": worker})
             stop = order[0][0] if order else "now"  # given up for lost: whatever it runs is no longer its own
             claims = self._claim(tx, worker, slots, queues) if slots and not stop else []
             return Tick(
                 claims=claims,
                 refused=refused,
-                cancels=set(tx.rows(sql.CANCELS_FOR, {"worker": worker})),
+                cancels=cancels,
                 stop=stop,
                 due_in=None if len(claims) == slots else self._due_in(tx),
                 config=self._config(tx),
@@ -158,8 +161,7 @@ class Store:
 
     def settle(self, worker: str, claim: Claim, settlement: Settlement, report: Report) -> bool:
         """End a run. False if the job has moved on without us; nothing but its history is changed then."""
-        with self.engine.write() as tx:
-            return self._settle(tx, worker, claim, settlement, report)
+        return not self.tick(worker, [(claim, settlement, report)]).refused
 
     def _settle(self, tx: Transaction, worker: str, claim: Claim, settlement: Settlement, report: Report) -> bool:
         fence = {"seq": claim.seq, "run": claim.run, "worker": worker, "now": tx.now}
@@ -361,7 +363,8 @@ def open_store(url: str | None = None, durable: bool = True, patience: float = P
 
     `patience` is how long a locked database is waited for.
     """
-    return Store(_engine(url or os.environ.get("QUEUECTL_DB") or default_path(), durable, patience))
+    address = url if url is not None else os.environ.get("QUEUECTL_DB") or default_path()
+    return Store(_engine(address, durable, patience))
 
 
 def preload() -> None:
@@ -384,6 +387,7 @@ def _engine(url: str, durable: bool, patience: float) -> Engine:
     from queuectl.store.sqlite import SqliteEngine
 
     path = rest.removeprefix("/") if separator else url  # as elsewhere: sqlite:///a is ./a, sqlite:////a is /a
+    newjob.text("--db", path)
     if not path or path.endswith("/"):
         raise InvalidInput(f'"{url}" names no file', "give a path, for example --db ./queue.db")
     return SqliteEngine(os.path.expanduser(path), durable=durable, patience=patience)

@@ -7,7 +7,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from queuectl import bell, logs
+from queuectl import bell, logs, newjob
 from queuectl.errors import InvalidInput, NotFound, TimedOut
 from queuectl.lifecycle import State
 from queuectl.model import FINISHED, Event, Job, Worker
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from queuectl.store.engine import Engine, Row
 
+MOST = 2**62
 METRICS_WINDOW = 10_000
 COUNT_AHEAD_UP_TO = 10_000
 
@@ -59,10 +60,11 @@ class Views:
 
     def resolve(self, text: str) -> str:
         """The id meant by an id, a unique beginning of one, or @last."""
+        found: list[Row] = []
         with self._engine.read() as tx:
             if text == "@last":
                 found = tx.rows(sql.FIND_LAST)
-            else:
+            elif text.isascii():
                 found = tx.rows(sql.FIND_EXACT, {"id": text})
                 if not found and len(text) >= 3:
                     found = tx.rows(sql.FIND_PREFIX, {"low": text, "high": text + "\x7f"})
@@ -88,9 +90,11 @@ class Views:
         """The newest first. A negative limit means all."""
         if state is not None and state not in list(State):
             raise InvalidInput(f'there is no state "{state}"', "the states are: " + ", ".join(State))
-        if limit < 0:
-            limit = 2**62
-        params = {"queue": queue, "tag": tag, "limit": limit}
+        params = {
+            "queue": None if queue is None else newjob.text("queue", queue),
+            "tag": None if tag is None else newjob.text("tag", tag),
+            "limit": limit if 0 <= limit < MOST else MOST,
+        }
         with self._engine.read() as tx:
             if state is None:
                 rows = tx.rows(sql.LIST_ALL, params)
@@ -195,7 +199,7 @@ class Views:
             average_attempts=sum(row[1] for row in recent) / len(recent) if recent else None,
             success_rate=counts["completed"] / ended if ended else None,
             run_ms=_spread(row[2] for row in recent),
-            wait_ms=_spread(row[3] for row in recent),
+            wait_ms=_spread(row[3] for row in recent if row[3] is not None and row[3] >= 0),
             finished_last_minute=minute,
             finished_last_hour=hour,
             workers=sum(worker.alive for worker in self.workers()),

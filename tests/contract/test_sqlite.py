@@ -1,0 +1,518 @@
+"""What only the SQLite engine promises: what is on disk, who may read it, and files that are not ours."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from queuectl import logs
+from queuectl.bell import Bell
+from queuectl.errors import Conflict, StoreReplaced, StoreUnavailable
+from queuectl.store import Store, migrate, statements
+from queuectl.store.sqlite import APPLICATION_ID, SqliteEngine
+from tests.conftest import Clock
+from tests.contract.conftest import enqueue
+
+FULL, NORMAL = 2, 1
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "queue.db"
+
+
+def pragma(engine: SqliteEngine, name: str) -> object:
+    return engine._db.pragma(name)
+
+
+def make_queue(path: Path) -> None:
+    store = Store(SqliteEngine(str(path)))
+    enqueue(store, id="kept")
+    store.close()
+
+
+def refused(path: Path) -> StoreUnavailable:
+    """The reason why this is not opened, with a hint, and without a change to it."""
+    before = path.read_bytes()
+    with pytest.raises(StoreUnavailable) as reason:
+        SqliteEngine(str(path))
+    assert path.read_bytes() == before
+    assert reason.value.hint
+    assert reason.value.exit_code == 5
+    return reason.value
+
+
+# -- durability ------------------------------------------------------------------------------------------
+
+
+def test_a_commit_is_on_disk_when_it_returns(path: Path) -> None:
+    for _ in ("the first opening", "and later ones"):
+        engine = SqliteEngine(str(path))
+        assert pragma(engine, "synchronous") == FULL
+        assert pragma(engine, "journal_mode") == "wal"
+        assert pragma(engine, "foreign_keys") == 1
+        engine.close()
+
+
+def test_a_relaxed_engine_leaves_the_syncing_to_flush(path: Path) -> None:
+    engine = SqliteEngine(str(path), durable=False)
+    assert pragma(engine, "synchronous") == NORMAL
+    assert pragma(engine, "journal_mode") == "wal"
+    engine.flush()  # even before anything was written
+    Store(engine).set_config("max_retries", "5")
+    engine.flush()
+    engine.close()
+
+
+def test_the_driver_is_one_without_the_corruption_bug() -> None:
+    assert tuple(map(int, apsw.sqlite_lib_version().split("."))) >= (3, 51, 3)
+
+
+COMMIT_AND_DIE = """
+import os, signal, sys
+from queuectl.newjob import NewJob
+from queuectl.store import open_store
+store = open_store(sys.argv[1])
+os.write(1, store.enqueue([NewJob("true")])[0].encode())
+with store.engine.write() as tx:
+    tx.run("UPDATE jobs SET command = 'never committed'")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_was_acknowledged_survives_kill_9_and_what_was_not_is_gone(path: Path) -> None:
+    killed = subprocess.run([sys.executable, "-c", COMMIT_AND_DIE, str(path)], stdout=subprocess.PIPE)
+    assert killed.returncode == -9
+    store = Store(SqliteEngine(str(path)))
+    assert store.views.job(killed.stdout.decode()).command == "true"
+    assert all(finding.ok for finding in store.engine.checkup() if finding.check == "integrity")
+    store.close()
+
+
+# -- privacy ---------------------------------------------------------------------------------------------
+
+
+def mode(path: Path | str) -> int:
+    return stat.S_IMODE(os.stat(path).st_mode)
+
+
+@contextmanager
+def umask(mask: int) -> Iterator[None]:
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+def test_files_are_0600_and_folders_0700_whatever_the_umask(tmp_path: Path, mask: int) -> None:
+    folder = tmp_path / "data"
+    with umask(mask):
+        store = Store(SqliteEngine(str(folder / "queue.db")))
+        id = enqueue(store)
+        logs.append(logs.path_of(store.engine.log_dir, id), b"secret")
+        bell = Bell(store.engine.bell_dir, "w1")
+        store.engine.backup(str(folder / "copy.db"))
+    modes = {str(file.relative_to(folder)): mode(file) for file in folder.rglob("*")}
+    assert {name for name, bits in modes.items() if bits == 0o700} == {"logs", "queue.db.run"}
+    assert {name for name, bits in modes.items() if bits == 0o600} == {
+        "queue.db", "queue.db-wal", "queue.db-shm", "copy.db", f"logs/job_{id}.log", "queue.db.run/w1",
+    }  # fmt: skip
+    assert len(modes) == 8
+    assert mode(folder) == 0o700
+    bell.close()
+    store.close()
+
+
+def test_every_folder_that_is_made_on_the_way_is_private(tmp_path: Path) -> None:
+    with umask(0):
+        SqliteEngine(str(tmp_path / "one" / "two" / "queue.db")).close()
+    assert (mode(tmp_path / "one"), mode(tmp_path / "one" / "two")) == (0o700, 0o700)
+
+
+def test_a_folder_that_was_there_keeps_its_mode(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o755)
+    SqliteEngine(str(shared / "queue.db")).close()
+    assert mode(shared) == 0o755
+    assert mode(shared / "queue.db") == 0o600
+
+
+# -- files that are not ours -----------------------------------------------------------------------------
+
+
+def test_a_file_of_a_newer_queuectl_is_refused_untouched(path: Path) -> None:
+    make_queue(path)
+    with apsw.Connection(str(path)) as db:
+        db.pragma("user_version", migrate.NEWEST + 1)
+    db.close()
+    assert "newer queuectl" in refused(path).message
+
+
+@pytest.mark.parametrize(
+    "content", [b"hello", b"hello world\n" * 1000, b"\0" * 4096, b"SQLite format 3\0" + b"x" * 84]
+)
+def test_what_is_no_database_is_refused_untouched(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    refused(path)
+
+
+@pytest.mark.parametrize("version", [0, migrate.NEWEST, migrate.NEWEST + 1])
+@pytest.mark.parametrize("mark", [0, 0xBEEF])
+@pytest.mark.parametrize("table", ["notes", "jobs"])
+def test_another_programs_database_is_refused_untouched(path: Path, version: int, mark: int, table: str) -> None:
+    db = apsw.Connection(str(path))
+    db.execute(f"CREATE TABLE {table} (id TEXT)")
+    db.pragma("user_version", version)
+    db.pragma("application_id", mark)
+    db.close()
+    refused(path)
+
+
+def test_a_damaged_queue_is_refused_or_found_out_and_not_written_to(path: Path) -> None:
+    make_queue(path)
+    data = bytearray(path.read_bytes())
+    data[100:200] = b"\xff" * 100  # the header of the first page's b-tree
+    path.write_bytes(data)
+    with pytest.raises(StoreUnavailable):
+        enqueue(Store(SqliteEngine(str(path))))
+    assert path.read_bytes() == bytes(data)
+
+
+def test_an_empty_file_becomes_a_queue(path: Path) -> None:
+    path.touch()
+    make_queue(path)
+    assert path.stat().st_size > 0
+
+
+def test_a_folder_is_no_database(path: Path) -> None:
+    path.mkdir()
+    with pytest.raises(StoreUnavailable) as reason:
+        SqliteEngine(str(path))
+    assert str(path) in reason.value.message
+
+
+@pytest.mark.parametrize("place", ["/dev/null/queue.db", "/proc/nowhere/queue.db"])
+def test_a_place_where_nothing_can_be_made_is_refused(place: str) -> None:
+    with pytest.raises(StoreUnavailable) as reason:
+        SqliteEngine(place)
+    assert reason.value.hint
+
+
+def test_a_relative_path_in_a_folder_that_was_removed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(StoreUnavailable):
+        SqliteEngine("queue.db")
+
+
+@contextmanager
+def somebody_else() -> Iterator[Path]:
+    """Without root's power to write everywhere, in a folder that others can look into."""
+    with tempfile.TemporaryDirectory(prefix="queuectl-test-") as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
+
+@contextmanager
+def without_privileges() -> Iterator[None]:
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+@pytest.mark.parametrize("folder_mode", [0o555, 0o777])
+def test_a_read_only_file_is_refused_untouched(folder_mode: int) -> None:
+    with somebody_else() as folder:
+        make_queue(folder / "queue.db")
+        (folder / "queue.db").chmod(0o444)
+        before = (folder / "queue.db").read_bytes()
+        folder.chmod(folder_mode)
+        with without_privileges(), pytest.raises(StoreUnavailable) as reason:
+            enqueue(Store(SqliteEngine(str(folder / "queue.db"))))
+        assert reason.value.hint
+        assert (folder / "queue.db").read_bytes() == before
+
+
+def test_a_file_one_may_not_read_and_a_folder_one_may_not_write_are_refused() -> None:
+    with somebody_else() as folder:
+        make_queue(folder / "queue.db")
+        with without_privileges():
+            for name in ("queue.db", "new.db", "sub/new.db"):
+                with pytest.raises(StoreUnavailable) as reason:
+                    SqliteEngine(str(folder / name))
+                assert reason.value.hint
+
+
+# -- opening at the same time ----------------------------------------------------------------------------
+
+OPEN_AND_STORE = """
+import sys
+from queuectl.newjob import NewJob
+from queuectl.store import open_store
+print("ready", flush=True)
+sys.stdin.readline()
+open_store(sys.argv[1]).enqueue([NewJob("true")])
+"""
+
+
+def test_eight_processes_may_be_the_first_at_once(tmp_path: Path) -> None:
+    for attempt in range(3):
+        path = tmp_path / f"new{attempt}" / "queue.db"
+        openers = [
+            subprocess.Popen(
+                [sys.executable, "-c", OPEN_AND_STORE, str(path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            for _ in range(8)
+        ]
+        for opener in openers:
+            assert opener.stdout
+            opener.stdout.readline()
+        for opener in openers:
+            assert opener.stdin
+            opener.stdin.write(b"go\n")
+            opener.stdin.flush()
+        problems = [opener.communicate(timeout=60)[1].decode() for opener in openers]
+        assert [opener.returncode for opener in openers] == [0] * 8, problems
+        store = Store(SqliteEngine(str(path)))
+        assert store.views.counts()["pending"] == 8
+        store.close()
+
+
+def test_a_folder_that_another_process_makes_at_the_same_moment_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "data"
+    look = os.path.isdir
+
+    def not_there_yet(name: str) -> bool:
+        if name == str(folder) and not folder.exists():
+            folder.mkdir()
+            return False
+        return look(name)
+
+    monkeypatch.setattr(os.path, "isdir", not_there_yet)
+    SqliteEngine(str(folder / "queue.db")).close()
+
+
+@pytest.mark.parametrize("look", range(1, 7))
+def test_another_first_opening_between_two_of_our_looks_does_not_make_the_file_foreign(
+    path: Path, monkeypatch: pytest.MonkeyPatch, look: int
+) -> None:
+    looks = iter(range(1, 100))
+
+    class Watched(apsw.Connection):
+        def pragma(self, *args: Any, **options: Any) -> Any:
+            found = super().pragma(*args, **options)
+            if next(looks) == look:
+                monkeypatch.undo()
+                with suppress(StoreUnavailable):  # our locks may keep it out
+                    SqliteEngine(str(path), patience=0.01).close()
+            return found
+
+    monkeypatch.setattr(apsw, "Connection", Watched)
+    SqliteEngine(str(path)).close()
+
+
+# -- migrations ------------------------------------------------------------------------------------------
+
+
+def learn_next_version(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> None:
+    """Be a program whose schema is one version further."""
+    newest = migrate.NEWEST + 1
+    shutil.copytree(migrate.FOLDER, folder)
+    (folder / f"{newest:04}_more.sql").write_text(script)
+    monkeypatch.setattr(migrate, "FOLDER", str(folder))
+    monkeypatch.setattr(migrate, "NEWEST", newest)
+
+
+def test_a_newer_program_brings_the_file_to_its_schema_and_keeps_the_jobs(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_queue(path)
+    learn_next_version(monkeypatch, tmp_path / "next", "CREATE TABLE more (id TEXT);")
+    store = Store(SqliteEngine(str(path)))
+    assert pragma_of(store, "user_version") == migrate.NEWEST
+    assert pragma_of(store, "application_id") == APPLICATION_ID
+    assert store.views.job("kept").state == "pending"
+    store.close()
+    monkeypatch.undo()
+    assert "newer queuectl" in refused(path).message  # by the program of before
+
+
+def test_a_migration_that_fails_leaves_the_old_schema_whole(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_queue(path)
+    learn_next_version(
+        monkeypatch, tmp_path / "next", "CREATE TABLE more (id TEXT);\nINSERT INTO nowhere VALUES (1);"
+    )
+    with pytest.raises(StoreUnavailable):
+        SqliteEngine(str(path))
+    monkeypatch.undo()
+    store = Store(SqliteEngine(str(path)))
+    assert store.views.job("kept").state == "pending"
+    with store.engine.read() as tx:
+        assert tx.rows("SELECT name FROM sqlite_schema WHERE name = 'more'") == []
+    store.close()
+
+
+def pragma_of(store: Store, name: str) -> object:
+    with store.engine.read() as tx:
+        return tx.rows(f"PRAGMA {name}")[0][0]
+
+
+# -- locks, replacement, backup --------------------------------------------------------------------------
+
+
+def test_a_locked_database_is_waited_for_and_then_said_to_be_locked(path: Path, clock: Clock) -> None:
+    first = SqliteEngine(str(path))
+    second = Store(SqliteEngine(str(path), patience=0.01))
+    for act in (second.probe, lambda: enqueue(second)):
+        with first.write(), pytest.raises(StoreUnavailable, match="locked"):
+            act()
+        act()
+    second.close()
+    first.close()
+
+
+def test_a_time_is_taken_when_the_lock_is_ours(path: Path, clock: Clock) -> None:
+    engine = SqliteEngine(str(path), clock=clock)
+    transaction = engine.write()
+    clock.advance(5)
+    with transaction as tx:
+        assert tx.now == clock.now
+    engine.close()
+
+
+def test_an_engine_notices_what_others_commit_and_not_its_own(path: Path) -> None:
+    mine, other = SqliteEngine(str(path)), SqliteEngine(str(path))
+    mine.changed()
+    assert not mine.changed()
+    enqueue(Store(mine))
+    assert not mine.changed()
+    enqueue(Store(other))
+    assert mine.changed()
+    assert not mine.changed()
+    mine.close()
+    other.close()
+
+
+def test_an_engine_notices_that_its_file_was_replaced_or_removed(path: Path) -> None:
+    engine = SqliteEngine(str(path))
+    path.rename(path.with_name("old.db"))
+    with pytest.raises(StoreUnavailable):
+        engine.changed()
+    path.touch()
+    with pytest.raises(StoreReplaced):
+        engine.changed()
+    engine.close()
+
+
+def test_a_backup_is_a_queue_of_its_own_and_replaces_nothing(path: Path, tmp_path: Path) -> None:
+    make_queue(path)
+    store = Store(SqliteEngine(str(path)))
+    copy = tmp_path / "copy.db"
+    store.engine.backup(str(copy))
+    enqueue(store, id="later")
+    restored = Store(SqliteEngine(str(copy)))
+    assert [job.id for job in restored.views.jobs()] == ["kept"]
+    restored.close()
+    before = copy.read_bytes()
+    with pytest.raises(Conflict):
+        store.engine.backup(str(copy))
+    assert copy.read_bytes() == before
+    with pytest.raises(StoreUnavailable):
+        store.engine.backup(str(tmp_path / "no" / "such" / "folder"))
+    store.close()
+
+
+def test_a_backup_during_a_transaction_of_another_has_none_of_it(path: Path, tmp_path: Path) -> None:
+    make_queue(path)
+    store, other = Store(SqliteEngine(str(path))), SqliteEngine(str(path))
+    with other.write() as tx:
+        tx.run("UPDATE jobs SET command = 'half done'")
+        store.engine.backup(str(tmp_path / "copy.db"))
+    copy = Store(SqliteEngine(str(tmp_path / "copy.db")))
+    assert copy.views.job("kept").command == "true"
+    for engine in (store.engine, other, copy.engine):
+        engine.close()
+
+
+# -- how statements find their rows ----------------------------------------------------------------------
+
+
+def plan_of(path: Path, sql: str) -> list[str]:
+    engine = SqliteEngine(str(path))
+    text, _ = engine.text(sql)
+    params = dict.fromkeys(re.findall(r"(?<![:\w]):([a-z_]+)", text))
+    plan = [str(row[3]) for row in engine._db.execute("EXPLAIN QUERY PLAN " + text, params)]
+    engine.close()
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [
+        ("PROMOTE_DUE", "jobs_waiting"),
+        ("NEXT_DUE", "jobs_waiting"),
+        ("READY_QUEUES", "jobs_ready"),
+        ("READY_JOBS", "jobs_ready"),
+        ("AHEAD_OF", "jobs_ready"),
+        ("HELD_BY", "jobs_running"),
+        ("CANCELS_FOR", "jobs_running"),
+        ("RUNNING", "jobs_running"),
+        ("CLAIM", "PRIMARY KEY (rowid=?)"),
+        ("SETTLE", "PRIMARY KEY (rowid=?)"),
+        ("CANCEL_WAITING", "PRIMARY KEY (rowid=?)"),
+        ("REQUEST_CANCEL", "PRIMARY KEY (rowid=?)"),
+        ("RETRY_DEAD", "PRIMARY KEY (rowid=?)"),
+        ("PRUNE", "jobs_finished"),
+        ("RECENT_FINISHED", "jobs_finished"),
+        ("FINISHED_SINCE", "jobs_finished"),
+        ("LIST_ALL", "PRIMARY KEY (rowid>?)"),
+        ("LIST_STATE", "jobs_by_state"),
+        ("DEAD_JOBS", "jobs_by_state"),
+        ("GET_JOB", "(id=?)"),
+        ("FIND_EXACT", "(id=?)"),
+        ("FIND_PREFIX", "(id>? AND id<?)"),
+        ("STATES_OF", "(id=?)"),
+    ],
+)
+def test_a_statement_finds_its_jobs_through_its_own_index(path: Path, name: str, index: str) -> None:
+    """Else its cost would grow with the number of jobs, as that of a claim with every job that waits."""
+    plan = [line for line in plan_of(path, getattr(statements, name)) if " jobs" in line]
+    assert any(index in line for line in plan), plan
+    one_row = ("PRIMARY KEY (rowid=?)", "(id=?)")
+    assert [line for line in plan if index not in line and not line.endswith(one_row)] == []
+
+
+@pytest.mark.parametrize("name", ["PROMOTE_DUE", "READY_JOBS", "PRUNE", "RECENT_FINISHED", "HISTORY", "LIST_ALL"])
+def test_nothing_is_sorted_that_an_index_already_has_in_order(path: Path, name: str) -> None:
+    assert "USE TEMP B-TREE FOR ORDER BY" not in plan_of(path, getattr(statements, name))

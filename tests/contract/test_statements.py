@@ -1,0 +1,31 @@
+"""Every statement of the store is one that the engine understands."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from queuectl.store import Store, statements
+
+FRAGMENTS = {"JOB_COLUMNS"}
+STATEMENTS = {
+    name: text
+    for name, text in vars(statements).items()
+    if name.isupper() and isinstance(text, str) and not name.startswith("_") and name not in FRAGMENTS
+} | {f"WIPE {text}": text for text in statements.WIPE}
+
+
+def test_none_is_overlooked() -> None:
+    assert len(STATEMENTS) > 40
+    assert {"CLAIM", "SETTLE", "PROMOTE_DUE", "AHEAD_OF"} <= STATEMENTS.keys()
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_the_engine_can_prepare_it(store: Store, name: str) -> None:
+    text = STATEMENTS[name]
+    lists = set(re.findall(r"{among:(\w+)}", text))
+    names = set(re.findall(r"(?<![:\w]):([a-z_]+)", text))
+    params: dict[str, object] = {name: [] if name in lists else None for name in lists | names}
+    with store.engine.read() as tx:
+        assert tx.rows("EXPLAIN " + text, params)
