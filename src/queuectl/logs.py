@@ -105,6 +105,10 @@ def _last_lines(log: int, count: int) -> bytes:
         step = min(65536, position)
         position -= step
         data = os.pread(log, step, position) + data
+    return last_lines(data, count)
+
+
+def last_lines(data: bytes, count: int) -> bytes:
     lines = data.split(b"\n")  # not splitlines: a progress bar full of \r is one line
     ended = lines[-1] == b""
     return b"\n".join(lines[-count - ended :]) if count else b""

@@ -49,7 +49,7 @@ class Job:
         return self.state in FINISHED
 
     def as_json(self) -> dict[str, Any]:
-        return {key: value for key, value in _as_json(self).items() if key != "cancel_requested"}
+        return {key: value for key, value in _as_json(self).items() if key not in ("run", "cancel_requested")}
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from tests.contract.conftest import FakeWorker, Hire, enqueue
 
 @pytest.fixture
 def named(store: Store) -> Store:
-    for id in ("build-1", "build-10", "build-2", "test", "TEST", "ab", "z9"):
+    for id in ("build-1", "build-10", "build-2", "test", "TEST", "tazz", "ab", "z9"):
         enqueue(store, id=id)
     return store
 
@@ -33,6 +33,7 @@ def named(store: Store) -> Store:
         ("build-10", "build-10"),
         ("tes", "test"),
         ("TES", "TEST"),
+        ("taz", "tazz"),
         ("ab", "ab"),  # short, but exact
         ("@last", "z9"),
     ],

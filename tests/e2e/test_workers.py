@@ -379,6 +379,30 @@ def test_background_workers_survive_their_terminal(q: Cli) -> None:
     assert len(q.workers()) == 2
 
 
+def test_ctrl_c_in_a_terminal_is_one_signal_and_lets_the_running_job_finish(q: Cli) -> None:
+    q.ok("status")
+    screen, terminal = os.openpty()
+    with subprocess.Popen(
+        ["setsid", "--ctty", QUEUECTL, "worker", "start", "--foreground"],
+        stdin=terminal, stdout=terminal, stderr=terminal, env=q.env, cwd=q.folder,
+    ) as manager:  # fmt: skip
+        os.close(terminal)
+        id = q.enqueue(UNTIL_GO)
+        q.until(id, "processing")
+        os.write(screen, b"\x03")
+        seen = b""
+        for chunk in chunks_from(screen):
+            seen += chunk
+            if b"asked to stop" in seen:
+                break
+        assert q.state(id) == "processing"
+        (q.folder / "go").touch()
+        assert manager.wait(DEADLINE) == 0
+    os.close(screen)
+    assert q.state(id) == "completed"
+    assert q.runs(id) == 1
+
+
 def test_a_foreground_worker_leaves_with_its_terminal(q: Cli) -> None:
     q.ok("status")
     screen, terminal = os.openpty()

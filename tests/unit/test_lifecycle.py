@@ -23,6 +23,7 @@ from queuectl.lifecycle import (
     TimedOut,
     after_run,
     backoff,
+    despite_cancel,
     exit_status,
     signal_name,
 )
@@ -70,6 +71,19 @@ def test_a_machine_without_room_puts_the_job_back_after_a_pause_and_counts_nothi
     end = settled(NoRoom("too many open files"), attempts=2)
     assert (end.state, end.failed, end.crashed, end.delay) == (State.PENDING, False, False, NO_ROOM_DELAY)
     assert "too many open files" in end.reason
+
+
+@pytest.mark.parametrize("outcome", [Exited(1), Signalled(9), TimedOut(5), Interrupted(), NoRoom("no memory")])
+def test_a_job_that_somebody_cancelled_does_not_run_again_however_its_run_ended(outcome: Outcome) -> None:
+    end = settled(outcome)
+    cancelled = despite_cancel(end)
+    assert (cancelled.state, cancelled.exit_code, cancelled.signal) == (State.CANCELLED, end.exit_code, end.signal)
+    assert end.reason in cancelled.reason
+
+
+def test_a_job_that_has_finished_is_not_cancelled_any_more() -> None:
+    for end in (settled(Exited(0)), settled(Cancelled(15)), settled(Exited(1), max_retries=1)):
+        assert despite_cancel(end) == end
 
 
 # -- failures --------------------------------------------------------------------------------------------

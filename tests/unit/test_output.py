@@ -185,6 +185,7 @@ def test_a_limit_of_nothing_keeps_no_tail(log: Path) -> None:
         (b"\xff\xfe", "\ufffd\ufffd"),
         ("é".encode()[:1], "\ufffd"),
         ("x" + "🎉" * 20 + "y", "🎉" * 9 + "y"),
+        ("🎉" * 30_000 + "y", "🎉" * 9 + "y"),
     ],
 )
 def test_a_tail_is_text_whatever_was_printed(log: Path, data: bytes | str, tail: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -12,8 +13,8 @@ from queuectl.cli.render import emit_json, note, paint, visible_lines
 from queuectl.cli.submit import NO_WORKER
 from queuectl.errors import InvalidInput
 from queuectl.lifecycle import exit_status
-from queuectl.model import Event, Job
 from queuectl.store import Store
+from queuectl.transcript import transcript
 
 
 @click.command("logs")
@@ -27,15 +28,16 @@ def logs_command(store: Store, job: str, follow: bool, tail: int | None, raw: bo
     found = store.views.job(job)
     if follow and not found.finished:
         _warn_if_nobody_works(store)
-    data = logs.read(found.log_path, tail)
-    if data is not None:
-        _show(data, raw)
+    printed = logs.read(found.log_path, tail) or b""
+    start = _size(found.log_path)
+    text = transcript(store.views.history(found.id), printed, whole=tail is None)
+    _show(text if tail is None else logs.last_lines(text, tail), raw)
     if follow:
-        start = len(data) if data is not None and tail is None else _size(found.log_path)
         for chunk in logs.follow(found.log_path, start, lambda: store.views.job(found.id).finished):
             _show(chunk, raw)
-    if logs.read(found.log_path, 1) is None:
-        _show_silent_runs(store, found)
+    found = store.views.job(found.id)
+    if not found.started_at:
+        note(f"Job {found.id} has not run yet ({found.state}). Why: queuectl explain {found.id}")
 
 
 @click.command("wait")
@@ -93,24 +95,7 @@ def _show(data: bytes, raw: bool) -> None:
     sys.stdout.flush()
 
 
-def _show_silent_runs(store: Store, job: Job) -> None:
-    """A run that prints nothing leaves no file: its marks are made from the history."""
-    started: Event | None = None
-    for event in store.views.history(job.id):
-        if event.state == "processing" and event.reason == "started":
-            started = event
-            _show(logs.start_mark(event.at, 1, event.worker_id or "?"), raw=False)
-        elif started is not None and event.run == started.run and event.duration_ms is not None:
-            rc = event.exit_code if event.exit_code is not None else event.signal or event.reason.split(";")[0]
-            _show(logs.end_mark(event.at, str(rc), event.duration_ms), raw=False)
-            started = None
-    if not job.started_at:
-        note(f"Job {job.id} has not run yet ({job.state}). Why: queuectl explain {job.id}")
-
-
 def _size(path: str) -> int:
-    import os
-
     try:
         return os.path.getsize(path)
     except OSError:

@@ -66,7 +66,7 @@ def say(text: str = "") -> None:
 def note(text: str) -> None:
     """A remark beside the output, on standard error."""
     sys.stdout.flush()
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(visible(text) + "\n")
     sys.stderr.flush()
 
 

@@ -59,6 +59,7 @@ def start(store: Store, count: int, concurrency: int, queues: tuple[str, ...], f
     while ready_count < count and (answers := os.read(ready, count)):
         ready_count += len(answers)
     if ready_count < count:
+        manager.terminate()
         raise QueuectlError(f"only {ready_count} of {count} workers came up", f"see {log_path}")
     slots = f", {concurrency} jobs at once each" if concurrency > 1 else ""
     say(f"Started {plural(count, 'worker')}{slots} (manager pid {manager.pid}).")

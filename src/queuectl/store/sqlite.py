@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import apsw
 
@@ -47,6 +48,7 @@ class SqliteEngine:
     ) -> None:
         self.path = self.url = path
         self._clock = clock
+        self._patience = patience
         self._texts: dict[str, tuple[str, list[str]]] = {}
         self._wal = -1
         self._data_version = -1
@@ -167,13 +169,25 @@ class SqliteEngine:
 
     def _migrate(self) -> None:
         """Bring the file to this program's schema in one transaction."""
-        self._db.pragma("journal_mode", "wal")
+        self._switch_to_wal()
         with self.write():
             version = self._db.pragma("user_version")  # again, now that nobody else can be at it
             for number, script in migrate.scripts_after(version, "sqlite"):
                 self._db.execute(self.text(script)[0])
                 self._db.pragma("user_version", number)
             self._db.pragma("application_id", APPLICATION_ID)
+
+    def _switch_to_wal(self) -> None:
+        """SQLite does not wait for its turn here, so we do: others may be opening the new file as well."""
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                self._db.pragma("journal_mode", "wal")
+                return
+            except apsw.BusyError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.005)
 
     # -- running statements ------------------------------------------------------------------------------
 

@@ -74,6 +74,7 @@ class Manager:
                 self._start_worker()
         else:
             self._stops += 1
+            self._to_start = 0
             self._log.tell("asked to stop", signal=signal.Signals(number).name, times=self._stops)
             for pid in self._workers:
                 os.kill(pid, signal.SIGTERM)
@@ -147,7 +148,7 @@ def main() -> None:
     """`python -m queuectl.worker.manager COUNT CONCURRENCY READY-FD CHATTY [QUEUE…]`; the queue is in QUEUECTL_DB."""
     count, concurrency, ready, chatty = (int(word) for word in sys.argv[1:5])
     manager = Manager(os.environ["QUEUECTL_DB"], count, concurrency, tuple(sys.argv[5:]), ready, bool(chatty))
-    sys.exit(manager.run())
+    os._exit(manager.run())  # a terminal that is gone must not turn a good end into an error
 
 
 if __name__ == "__main__":

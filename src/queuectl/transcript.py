@@ -1,0 +1,60 @@
+"""A job's log as people should see it: with marks for the runs that printed nothing and left no trace in the file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from queuectl import logs
+from queuectl.lifecycle import State
+from queuectl.model import Event
+from queuectl.times import iso
+
+_START = re.compile(rb"^--- START (\S+) attempt=", re.MULTILINE)
+
+
+def transcript(history: Sequence[Event], printed: bytes, whole: bool = True) -> bytes:
+    """All runs in their order. If `printed` is not the whole file, runs from before it are left out."""
+    starts = list(_START.finditer(printed))
+    parts = {
+        match[1].decode(): printed[match.start() : after] for match, after in zip(starts, _ends(starts), strict=True)
+    }
+    shown = [printed[: starts[0].start()] if starts else printed]
+    earliest = min(parts, default="") if not whole else ""
+    for moment, marks in _marks(history):
+        if moment in parts:
+            shown.append(parts.pop(moment))
+        elif moment > earliest:
+            shown.append(marks)
+    return b"".join([*shown, *parts.values()])
+
+
+def _ends(starts: Sequence[re.Match[bytes]]) -> list[int | None]:
+    return [match.start() for match in starts[1:]] + [None] * bool(starts)
+
+
+def _marks(history: Sequence[Event]) -> Iterator[tuple[str, bytes]]:
+    """The moment each run started, and what its log would hold if it printed nothing."""
+    attempt = 1
+    started: Event | None = None
+    for event in history:
+        if event.state == State.PROCESSING and event.reason == "started":
+            if started:
+                yield _mark(started, attempt, None)
+            started = event
+        elif started and event.run == started.run and event.duration_ms is not None:
+            yield _mark(started, attempt, event)
+            attempt += event.state in (State.FAILED, State.DEAD)
+            started = None
+        elif event.state == State.PENDING:
+            attempt = 1  # retried from the dead letter queue
+    if started:
+        yield _mark(started, attempt, None)
+
+
+def _mark(start: Event, attempt: int, end: Event | None) -> tuple[str, bytes]:
+    marks = logs.start_mark(start.at, attempt, start.worker_id or "?")
+    if end is not None:
+        rc = end.exit_code if end.exit_code is not None else end.reason.split(";")[0].replace(" ", "-")
+        marks += logs.end_mark(end.at, str(rc), end.duration_ms or 0)
+    return iso(start.at) or "", marks
