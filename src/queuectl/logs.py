@@ -51,13 +51,16 @@ def remove(folder: str, job_ids: Iterable[str]) -> None:
             pass
 
 
-def read(path: str, tail: int | None = None) -> bytes | None:
-    """The log, or its last `tail` lines; None if nothing was ever printed."""
+def read(path: str, tail: int | None = None) -> tuple[bytes, int]:
+    """The log, or its last `tail` lines, and where it ended when it was read; 0 if nothing was ever printed."""
     log = _open_if_there(path)
     if log < 0:
-        return None
-    with open(log, "rb") as file:
-        return file.read() if tail is None else _last_lines(file.fileno(), tail)
+        return b"", 0
+    try:
+        end = os.fstat(log).st_size
+        return (os.pread(log, end, 0) if tail is None else _last_lines(log, end, tail)), end
+    finally:
+        os.close(log)
 
 
 def follow(path: str, start: int, over: Callable[[], bool]) -> Iterator[bytes]:
@@ -98,9 +101,9 @@ def _open_file(path: str, flags: int) -> int:
     return log
 
 
-def _last_lines(log: int, count: int) -> bytes:
+def _last_lines(log: int, end: int, count: int) -> bytes:
     """Read backwards in blocks until there are enough lines."""
-    position, data = os.fstat(log).st_size, b""
+    position, data = end, b""
     while position > 0 and data.count(b"\n") <= count:
         step = min(65536, position)
         position -= step

@@ -100,7 +100,7 @@ def new_id() -> str:
 
 def quote(words: Iterable[str]) -> str:
     """Shell text that runs exactly these words. (shlex.join would load `re`.)"""
-    safe = NAME_CHARACTERS + "/@%=,"
+    safe = NAME_CHARACTERS + "/@%,"  # no "=": a first word with one would be an assignment
     return " ".join(
         word if word and not word.strip(safe) else "'" + word.replace("'", "'\"'\"'") + "'" for word in words
     )

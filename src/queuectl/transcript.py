@@ -13,24 +13,16 @@ from queuectl.times import iso
 _START = re.compile(rb"^--- START (\S+) attempt=", re.MULTILINE)
 
 
-def transcript(history: Sequence[Event], printed: bytes, whole: bool = True) -> bytes:
-    """All runs in their order. If `printed` is not the whole file, runs from before it are left out."""
-    starts = list(_START.finditer(printed))
-    parts = {
-        match[1].decode(): printed[match.start() : after] for match, after in zip(starts, _ends(starts), strict=True)
-    }
-    shown = [printed[: starts[0].start()] if starts else printed]
-    earliest = min(parts, default="") if not whole else ""
-    for moment, marks in _marks(history):
-        if moment in parts:
-            shown.append(parts.pop(moment))
-        elif moment > earliest:
-            shown.append(marks)
-    return b"".join([*shown, *parts.values()])
-
-
-def _ends(starts: Sequence[re.Match[bytes]]) -> list[int | None]:
-    return [match.start() for match in starts[1:]] + [None] * bool(starts)
+def transcript(history: Sequence[Event], printed: bytes) -> bytes:
+    """All runs in their order; `printed` is the whole log file."""
+    silent = dict(_marks(history))
+    # A job may print what looks like a mark; only the first of each of its runs is one.
+    starts = [match for match in _START.finditer(printed) if silent.pop(match[1].decode("ascii", "replace"), None)]
+    parts = {"": printed[: starts[0].start()] if starts else printed}
+    for match, after in zip(starts, [*starts[1:], None], strict=True) if starts else ():
+        parts[match[1].decode()] = printed[match.start() : after.start() if after else None]
+    parts.update(silent)
+    return b"".join(part for _, part in sorted(parts.items()))
 
 
 def _marks(history: Sequence[Event]) -> Iterator[tuple[str, bytes]]:

@@ -180,7 +180,7 @@ def test_waiting_for_the_finished_ends_at_once(mixed: Store) -> None:
         "job2": "dead",
         "job6": "cancelled",
     }
-    assert mixed.views.wait([]) == {}
+    assert mixed.views.wait([], timeout=0) == {}
 
 
 def test_waiting_ends_with_its_timeout(mixed: Store) -> None:

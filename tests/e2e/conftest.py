@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
-from tests.conftest import eventually
+from tests.conftest import DEADLINE, eventually
 
 QUEUECTL = str(Path(sys.executable).parent / "queuectl")
 NOT_INHERITED = ("NO_COLOR", "PYTHONUNBUFFERED", "QUEUECTL_LOG_DIR", "XDG_DATA_HOME")
@@ -82,27 +84,37 @@ class Cli:
         """Run a line of shell in which `queuectl` is the installed command."""
         path = f"{Path(QUEUECTL).parent}:{self.env['PATH']}"
         done = subprocess.run(
-            ["bash", "-c", script], capture_output=True, text=True, env={**self.env, "PATH": path}, cwd=self.folder
+            ["bash", "-c", script],
+            capture_output=True,
+            text=True,
+            env={**self.env, "PATH": path},
+            cwd=self.folder,
+            timeout=120,
         )
         return Result(done.returncode, done.stdout, done.stderr)
 
     def on_terminal(self, *args: str, typed: str = "", env: Mapping[str, str] | None = None) -> str:
         """What a person sees who runs this command in a terminal and types this."""
-        screen, terminal = os.openpty()
+        screen, process = self.in_terminal(QUEUECTL, *args, env=env)
         os.write(screen, typed.encode())
-        with subprocess.Popen(
-            [QUEUECTL, *args],
+        seen = read_until(screen, None)
+        os.close(screen)
+        process.wait(DEADLINE)
+        return seen.decode(errors="replace").replace("\r\n", "\n")
+
+    def in_terminal(self, *command: str, env: Mapping[str, str] | None = None) -> tuple[int, subprocess.Popen[bytes]]:
+        """Start a command in a terminal of its own; what a person at it types and sees, and the process."""
+        screen, terminal = os.openpty()
+        process = subprocess.Popen(
+            ["setsid", "--ctty", *command],
             stdin=terminal,
             stdout=terminal,
             stderr=terminal,
             env={**self.env, **(env or {})},
             cwd=self.folder,
-            start_new_session=True,
-        ):
-            os.close(terminal)
-            seen = b"".join(chunks_from(screen))
-        os.close(screen)
-        return seen.decode(errors="replace").replace("\r\n", "\n")
+        )
+        os.close(terminal)
+        return screen, process
 
     def enqueue(self, command: str, **fields: Any) -> str:
         return self.ok("enqueue", "--quiet", json.dumps({"command": command, **fields})).strip()
@@ -242,16 +254,23 @@ def pids_in(path: Path, count: int = 1) -> list[int]:
     return [int(line) for line in lines_in(path, count)]
 
 
-def chunks_from(screen: int) -> Iterator[bytes]:
-    """All that is written to a terminal, until nobody has it open any more."""
-    while True:
+def read_until(source: int | IO[bytes] | None, text: bytes | None) -> bytes:
+    """What comes through a pipe or appears on a terminal, up to this text; None means up to its end."""
+    assert source is not None
+    fd = source if isinstance(source, int) else source.fileno()
+    end, seen = time.monotonic() + DEADLINE, b""
+    while text is None or text not in seen:
+        ready, _, _ = select.select([fd], [], [], max(0.0, end - time.monotonic()))
+        assert ready, f"not within {DEADLINE:g} s: {text!r}; seen: {seen!r}"
         try:
-            chunk = os.read(screen, 65536)
-        except OSError:  # how Linux says end-of-file here
-            return
+            chunk = os.read(fd, 65536)
+        except OSError:  # how Linux says end-of-file on a terminal
+            chunk = b""
         if not chunk:
-            return
-        yield chunk
+            assert text is None, f"ended before {text!r}; seen: {seen!r}"
+            break
+        seen += chunk
+    return seen
 
 
 # -- fixtures --------------------------------------------------------------------------------------------

@@ -327,7 +327,7 @@ def test_waiting_for_a_cancelled_job_fails(working: Cli) -> None:
     waiting = working.start("enqueue", "--wait", "--id", "held", UNTIL_GO)
     eventually(lambda: working("show", "held").code == 0 and working.state("held") == "processing")
     working.ok("cancel", "held")
-    waiting.communicate()
+    waiting.communicate(timeout=DEADLINE)
     assert waiting.returncode not in (0, 130)
 
 
@@ -335,7 +335,7 @@ def test_an_interrupted_wait_leaves_the_job_alone(working: Cli) -> None:
     waiting = working.start("enqueue", "--wait", "--id", "held", UNTIL_GO)
     eventually(lambda: working("show", "held").code == 0 and working.state("held") == "processing")
     waiting.send_signal(signal.SIGINT)
-    _, err = waiting.communicate()
+    _, err = waiting.communicate(timeout=DEADLINE)
     assert waiting.returncode == 130
     assert b"Traceback" not in err
     (working.folder / "go").touch()

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import DEADLINE, eventually
-from tests.e2e.conftest import QUEUECTL, UNTIL_GO, Cli, gone, kill, lines_in, pids_in, refused
+from tests.e2e.conftest import QUEUECTL, UNTIL_GO, Cli, gone, kill, lines_in, pids_in, read_until, refused
 
 # SPEC section 2, in its order; depends_on and unique_key come later.
 FIELDS = [
@@ -186,10 +186,7 @@ def test_logs_follows_a_job_to_its_end_and_shows_all_of_it(working: Cli, tail: t
     id = working.enqueue(f"echo first; {UNTIL_GO}; seq 20000; echo last >&2")
     lines_in(working.logs / f"job_{id}.log", 2)
     following = working.start("logs", "--follow", *tail, id)
-    assert following.stdout
-    seen = b""
-    while b"first\n" not in seen:
-        seen += following.stdout.readline()
+    seen = read_until(following.stdout, b"first\n")
     assert following.poll() is None
     (working.folder / "go").touch()
     rest, err = following.communicate(timeout=DEADLINE)
@@ -205,8 +202,7 @@ def test_logs_follows_a_job_to_its_end_and_shows_all_of_it(working: Cli, tail: t
 def test_following_a_job_that_waits_shows_what_it_prints_later(q: Cli) -> None:
     id = q.enqueue("echo hello")
     following = q.start("logs", "--follow", id)
-    assert following.stderr
-    assert b"No worker" in following.stderr.readline()
+    read_until(following.stderr, b"No worker")
     q.ok("worker", "start")
     out, _ = following.communicate(timeout=DEADLINE)
     assert b"hello\n" in out
@@ -288,10 +284,8 @@ def test_status_counts_every_state(sample: Cli) -> None:
 
 def test_status_can_be_watched_until_interrupted(sample: Cli) -> None:
     watching = sample.start("status", "--watch", "--json")
-    assert watching.stdout
-    seen = b""
-    while seen.count(b'"jobs"') < 2:
-        seen += watching.stdout.readline()
+    for _ in range(2):
+        read_until(watching.stdout, b'"workers": []')
     watching.send_signal(signal.SIGINT)
     _, err = watching.communicate(timeout=DEADLINE)
     assert (watching.returncode, err.strip()) == (130, b"")
@@ -476,7 +470,7 @@ def test_a_pipe_gets_the_bytes_as_they_are(working: Cli) -> None:
     (working.folder / "raw").write_bytes(raw)
     id = working.enqueue("cat raw")
     working.finished(id)
-    done = subprocess.run([QUEUECTL, "logs", id], env=working.env, capture_output=True, check=True)
+    done = subprocess.run([QUEUECTL, "logs", id], env=working.env, capture_output=True, check=True, timeout=DEADLINE)
     assert raw in done.stdout
 
 
@@ -517,8 +511,7 @@ def test_wait_for_all_of_nothing_is_done_at_once(q: Cli) -> None:
 
 def test_an_interrupted_wait_ends_quietly(sample: Cli) -> None:
     waiting = sample.start("wait", "later")
-    assert waiting.stderr
-    assert b"No worker" in waiting.stderr.readline()
+    read_until(waiting.stderr, b"--count 2\n")
     waiting.send_signal(signal.SIGINT)
     _, err = waiting.communicate(timeout=DEADLINE)
     assert (waiting.returncode, err.strip()) == (130, b"")

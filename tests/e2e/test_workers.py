@@ -16,13 +16,13 @@ from tests.e2e.conftest import (
     Cli,
     alive,
     children_of,
-    chunks_from,
     gone,
     kill,
     lines_in,
     parent_of,
     pids_in,
     processes_with,
+    read_until,
     refused,
     status_of,
 )
@@ -169,7 +169,7 @@ def test_a_signal_lets_the_running_job_finish_and_exits_0(q: Cli, number: signal
     q.until(running, "processing")
     next = q.enqueue("true")
     manager.send_signal(number)
-    assert any(b"asked to stop" in line for line in manager.stderr or ())
+    read_until(manager.stderr, b"asked to stop")
     assert q.state(running) == "processing"
     (q.folder / "go").touch()
     assert manager.wait(DEADLINE) == 0
@@ -204,7 +204,7 @@ def test_the_foreground_tells_what_happens(q: Cli) -> None:
     id = q.enqueue("exit 3", max_retries=1)
     assert q.finished(id)["state"] == "dead"
     manager.send_signal(signal.SIGTERM)
-    out, err = manager.communicate()
+    out, err = manager.communicate(timeout=DEADLINE)
     assert out == b""
     assert f"run started job={id}" in err.decode()
     assert f"run ended job={id}" in err.decode()
@@ -356,64 +356,34 @@ def test_orphans_of_jobs_are_adopted_and_buried(working: Cli) -> None:
 
 
 def test_background_workers_survive_their_terminal(q: Cli) -> None:
-    screen, terminal = os.openpty()
-    script = f"{QUEUECTL} worker start --count 2; echo started; read line"
-    with subprocess.Popen(
-        ["setsid", "--ctty", "sh", "-c", script],
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        env=q.env,
-        cwd=q.folder,
-    ) as shell:
-        os.close(terminal)
-        seen = b""
-        for chunk in chunks_from(screen):
-            seen += chunk
-            if b"started\r\n" in seen:
-                break
-        os.close(screen)  # the window is closed: SIGHUP for all that belongs to it
-        shell.wait(DEADLINE)
+    screen, shell = q.in_terminal("sh", "-c", f"{QUEUECTL} worker start --count 2; echo started; read line")
+    read_until(screen, b"started\r\n")
+    os.close(screen)  # the window is closed: SIGHUP for all that belongs to it
+    shell.wait(DEADLINE)
     assert len(q.workers()) == 2
     assert q.finished(q.enqueue("true"))["state"] == "completed"
     assert len(q.workers()) == 2
 
 
 def test_ctrl_c_in_a_terminal_is_one_signal_and_lets_the_running_job_finish(q: Cli) -> None:
-    q.ok("status")
-    screen, terminal = os.openpty()
-    with subprocess.Popen(
-        ["setsid", "--ctty", QUEUECTL, "worker", "start", "--foreground"],
-        stdin=terminal, stdout=terminal, stderr=terminal, env=q.env, cwd=q.folder,
-    ) as manager:  # fmt: skip
-        os.close(terminal)
-        id = q.enqueue(UNTIL_GO)
-        q.until(id, "processing")
-        os.write(screen, b"\x03")
-        seen = b""
-        for chunk in chunks_from(screen):
-            seen += chunk
-            if b"asked to stop" in seen:
-                break
-        assert q.state(id) == "processing"
-        (q.folder / "go").touch()
-        assert manager.wait(DEADLINE) == 0
+    id = q.enqueue(UNTIL_GO)
+    screen, manager = q.in_terminal(QUEUECTL, "worker", "start", "--foreground")
+    q.until(id, "processing")
+    os.write(screen, b"\x03")
+    read_until(screen, b"asked to stop")
+    assert q.state(id) == "processing"
+    (q.folder / "go").touch()
+    assert manager.wait(DEADLINE) == 0
     os.close(screen)
-    assert q.state(id) == "completed"
-    assert q.runs(id) == 1
+    assert (q.state(id), q.runs(id)) == ("completed", 1)
 
 
 def test_a_foreground_worker_leaves_with_its_terminal(q: Cli) -> None:
     q.ok("status")
-    screen, terminal = os.openpty()
-    with subprocess.Popen(
-        ["setsid", "--ctty", QUEUECTL, "worker", "start", "--foreground"],
-        stdin=terminal, stdout=terminal, stderr=terminal, env=q.env, cwd=q.folder,
-    ) as manager:  # fmt: skip
-        os.close(terminal)
-        eventually(q.workers, "workers up")
-        os.close(screen)
-        assert manager.wait(DEADLINE) == 0
+    screen, manager = q.in_terminal(QUEUECTL, "worker", "start", "--foreground")
+    eventually(q.workers, "workers up")
+    os.close(screen)
+    assert manager.wait(DEADLINE) == 0
     assert q.json("worker", "list") == []
 
 
@@ -457,13 +427,13 @@ def test_a_container_that_was_killed_leaves_its_job_to_the_next(q: Cli) -> None:
     container = subprocess.Popen(inside, env=q.env, cwd=q.folder, stdout=quiet, stderr=quiet)
     pids_in(q.folder / "pids", 2)
     container.kill()
-    container.wait()
+    container.wait(DEADLINE)
     eventually(lambda: q.json("worker", "list")[0]["state"] == "lost", "all dead")
     again = subprocess.Popen(inside, env=q.env, cwd=q.folder, stdout=quiet, stderr=quiet)
     job = q.finished(id)
     assert (job["state"], job["attempts"], job["crashes"]) == ("completed", 0, 1)
     again.kill()
-    again.wait()
+    again.wait(DEADLINE)
 
 
 # -- waking up -------------------------------------------------------------------------------------------

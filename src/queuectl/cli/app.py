@@ -89,6 +89,8 @@ def run(args: list[str]) -> int:
         return stop.exit_code
     except click.exceptions.Abort:
         return 130
+    except SystemExit:  # how click ends when whoever read our output has gone
+        raise BrokenPipeError from None
     except click.exceptions.NoArgsIsHelpError as error:
         raise _incomplete(error) from None
     except click.UsageError as error:

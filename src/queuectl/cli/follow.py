@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 import click
@@ -28,12 +27,14 @@ def logs_command(store: Store, job: str, follow: bool, tail: int | None, raw: bo
     found = store.views.job(job)
     if follow and not found.finished:
         _warn_if_nobody_works(store)
-    printed = logs.read(found.log_path, tail) or b""
-    start = _size(found.log_path)
-    text = transcript(store.views.history(found.id), printed, whole=tail is None)
-    _show(text if tail is None else logs.last_lines(text, tail), raw)
+    printed, end = logs.read(found.log_path, tail)
+    if tail is None:
+        printed = transcript(store.views.history(found.id), printed)
+    elif not end:
+        printed = logs.last_lines(transcript(store.views.history(found.id), b""), tail)
+    _show(printed, raw)
     if follow:
-        for chunk in logs.follow(found.log_path, start, lambda: store.views.job(found.id).finished):
+        for chunk in logs.follow(found.log_path, end, lambda: store.views.job(found.id).finished):
             _show(chunk, raw)
     found = store.views.job(found.id)
     if not found.started_at:
@@ -93,13 +94,6 @@ def _show(data: bytes, raw: bool) -> None:
             paint(visible_lines(line.rstrip("\r\n")), "2" if mark else None) + "\n" * line.endswith("\n")
         )
     sys.stdout.flush()
-
-
-def _size(path: str) -> int:
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return 0
 
 
 def _warn_if_nobody_works(store: Store) -> None:

@@ -126,6 +126,9 @@ class Manager:
 
     def _replace(self, pid: int, status: int, lived: float) -> None:
         code = os.waitstatus_to_exitcode(status)
+        if self._stops and lived < SHORT_LIFE:  # it was only to tidy up, and cannot
+            self._log.tell("worker died while stopping", pid=pid, status=code)
+            return
         self._pause = 0.0 if lived >= SHORT_LIFE else min(LONGEST_PAUSE, max(0.05, self._pause * 2))
         self._log.tell("worker died", pid=pid, status=code, successor_in=f"{self._pause:g}s")
         if self._pause:

@@ -327,9 +327,12 @@ class Worker:
     def _mark_lost(self, claim: Claim) -> None:
         """Close the lost run's part of its log, if it has one."""
         path = logs.path_of(self._store.engine.log_dir, claim.id)
-        if os.path.exists(path):
-            now = time.time_ns() // 1_000_000
-            logs.append(path, logs.end_mark(now, "lost", max(0, now - claim.started_at)))
+        now = time.time_ns() // 1_000_000
+        try:
+            if os.path.exists(path):
+                logs.append(path, logs.end_mark(now, "lost", max(0, now - claim.started_at)))
+        except OSError as error:
+            self._log.tell("log not written", job=claim.id, reason=error)
 
     def _heard_bell(self) -> None:
         self._bell.clear()
