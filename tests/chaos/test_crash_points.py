@@ -13,7 +13,7 @@ from tests.chaos.ledger import SCRIPT, check
 from tests.chaos.storm import QUEUECTL
 from tests.conftest import eventually
 
-CRASH = Path(__file__).parent / "crash"
+PYTHONPATH = f"{Path(__file__).parent / 'crash'}:{os.environ.get('PYTHONPATH', '')}"
 
 
 class Stage:
@@ -26,7 +26,7 @@ class Stage:
         (folder / "job.sh").write_text(SCRIPT)
 
     def run(self, *args: str, crash_at: str = "") -> subprocess.CompletedProcess[str]:
-        crash = {"CRASH_AT": crash_at, "CRASH_ONCE": str(self.folder / "crashed"), "PYTHONPATH": str(CRASH)}
+        crash = {"CRASH_AT": crash_at, "CRASH_ONCE": str(self.folder / "crashed"), "PYTHONPATH": PYTHONPATH}
         return subprocess.run(
             [QUEUECTL, *args], env={**self.env, **crash}, capture_output=True, text=True, timeout=120
         )

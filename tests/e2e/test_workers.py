@@ -87,7 +87,7 @@ def test_a_start_whose_workers_cannot_come_up_fails_and_leaves_nothing_running(q
     assert result.code != 0
     assert "Traceback" not in result.err
     assert "Hint" in result.err
-    eventually(lambda: not processes_with(f"HOME={q.folder}"), "nothing left running", deadline=10)
+    eventually(lambda: not processes_with(f"HOME={q.folder}"), "nothing left running")
 
 
 # -- stopping --------------------------------------------------------------------------------------------

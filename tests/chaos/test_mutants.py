@@ -1,0 +1,80 @@
+"""Each mechanism taken out makes a named test fail: else that test would show nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "queuectl"
+
+MUTANTS = {
+    "no fence": (
+        "store/statements.py",
+        "WHERE seq = :seq AND run = :run AND state = 'processing' AND worker_id = :worker",
+        "WHERE seq = :seq",
+        "tests/contract/test_fence.py::test_a_worker_that_lost_its_claim_cannot_settle",
+    ),
+    "no kill before the requeue": (
+        "worker/worker.py",
+        "kill_survivors({tag_of(worker, claim) for claim in claims}) if claims else 0",
+        "0",
+        "tests/chaos/test_crash_points.py::test_a_worker_killed_at_any_step_loses_nothing_and_overlaps_nothing"
+        "[after:queuectl.worker.process:Run._start]",
+    ),
+    "no sync": (
+        "store/sqlite.py",
+        "if not durable:",
+        "if True:",
+        "tests/chaos/test_powercut.py::test_acknowledged_jobs_survive_a_power_cut",
+    ),
+    "the living taken for dead": (
+        "bell.py",
+        "return error.errno != errno.ENXIO",
+        "return False",
+        "tests/unit/test_bell.py",
+    ),
+    "no kill of the whole tree": (
+        "worker/process.py",
+        "or procfs.has_variable(pid, mark)",
+        "",
+        "tests/e2e/test_runs.py",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_test_notices_what_was_taken_out(tmp_path: Path, name: str) -> None:
+    file, mechanism, without, test = MUTANTS[name]
+    shutil.copytree(SOURCE, tmp_path / "queuectl", ignore=shutil.ignore_patterns("__pycache__"))
+    path = tmp_path / "queuectl" / file
+    text = path.read_text()
+    assert text.count(mechanism) == 1, "the mutation no longer fits the code"
+    path.write_text(text.replace(mechanism, without))
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:xdist",
+            "-o",
+            "addopts=",
+            test,
+        ],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 1, f"{test} did not notice:\n{done.stdout[-2000:]}"
