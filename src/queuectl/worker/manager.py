@@ -20,7 +20,7 @@ from queuectl.worker.log import Log
 from queuectl.worker.worker import LEFT_IN_ORDER, Assignment, work
 
 CAUGHT = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM)
-SHORT_LIFE = 1.0  # a worker that lives shorter than this has its successor wait a little
+SHORT_LIFE = 1.0
 LONGEST_PAUSE = 30.0
 
 
@@ -45,7 +45,7 @@ class Manager:
         self._lifeline, self._life = os.pipe()
         self._workers: dict[int, Child] = {}
         self._to_start = 0
-        self._pause = 0.0
+        self._short_lives = 0
         self._stops = 0
 
     def run(self) -> int:
@@ -129,13 +129,20 @@ class Manager:
         if self._stops and lived < SHORT_LIFE:  # it was only to tidy up, and cannot
             self._log.tell("worker died while stopping", pid=pid, status=code)
             return
-        self._pause = 0.0 if lived >= SHORT_LIFE else min(LONGEST_PAUSE, max(0.05, self._pause * 2))
-        self._log.tell("worker died", pid=pid, status=code, successor_in=f"{self._pause:g}s")
-        if self._pause:
+        self._short_lives = 0 if lived >= SHORT_LIFE else self._short_lives + 1
+        pause = restart_pause(self._short_lives)
+        self._log.tell("worker died", pid=pid, status=code, successor_in=f"{pause:g}s")
+        if pause:
             self._to_start += 1
-            signal.setitimer(signal.ITIMER_REAL, self._pause)
+            signal.setitimer(signal.ITIMER_REAL, pause)
         else:
             self._start_worker()
+
+
+def restart_pause(short_lives: int) -> float:
+    """Seconds before a successor starts. A killed worker is replaced at once; only if one after the other dies in
+    its first second, something is wrong that haste does not mend."""
+    return 0.0 if short_lives <= 5 else min(LONGEST_PAUSE, 0.05 * 2 ** (short_lives - 5))
 
 
 def adopt_orphans() -> None:

@@ -1,0 +1,137 @@
+"""The long version of the chaos tests: `scripts/chaos`. Prints what was tried and what held."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tests.chaos.flood import flood
+from tests.chaos.powercut import lost_by_power_cut
+from tests.chaos.storm import Storm
+from tests.conftest import eventually
+from tests.e2e.conftest import Cli
+
+GIB = 1024  # in the MiB that flood counts in
+Row = tuple[bool, str]
+
+
+def storms(seeds: list[int], jobs: int, seconds: float) -> Iterator[Row]:
+    for seed in seeds:
+        with tempfile.TemporaryDirectory() as folder:
+            storm = Storm(Path(folder), seed)
+            verdict = storm.rage(jobs, seconds)
+            figures = f"{verdict.jobs:,} jobs, {storm.kills} kills, {verdict.runs:,} runs, {verdict.crashes} crashed"
+            problems = "; ".join(verdict.problems[:3]) or "0 lost, 0 overlapping, 0 stale settles, integrity ok"
+            yield not verdict.problems, f"kill storm, seed {seed}: {figures}: {problems}"
+
+
+def power_cuts(rounds: int) -> Iterator[Row]:
+    lost = {True: 0, False: 0}
+    sound = True
+    for _ in range(rounds):
+        for durable in lost:
+            with tempfile.TemporaryDirectory() as folder:
+                missing, whole = lost_by_power_cut(Path(folder), _must, durable)
+                lost[durable] += missing
+                sound &= whole
+    jobs = rounds * 10
+    yield lost[True] == 0 and sound, f"{rounds} power cuts: {lost[True]} of {jobs} acknowledged jobs lost"
+    yield lost[False] > 0 and sound, f"the same without a sync (must lose): {lost[False]} of {jobs} lost"
+
+
+def recovery(rounds: int) -> Iterator[Row]:
+    """From the kill of a worker to the start of the job's next run."""
+    with tempfile.TemporaryDirectory() as folder:
+        q = Cli(Path(folder))
+        q.ok("config", "set", "crash_limit", "1000000")
+        q.ok("worker", "start")
+        took = []
+        for number in range(rounds):
+            start = Path(folder) / f"started-{number}"
+            id = q.enqueue(f"date +%s%N >> {start}; [ $(wc -l < {start}) = 2 ] || sleep 60")
+            eventually(start.exists, "the first run to start")
+            [worker] = q.workers()
+            killed = time.time_ns()
+            os.kill(worker["pid"], 9)
+            q.until(id, "completed")
+            took.append((int(start.read_text().split()[1]) - killed) / 1e6)
+        q.ok("worker", "stop")
+        median = statistics.median(took)
+        yield (
+            median < 1000,
+            f"recovery, {rounds} kills: next run after {median:.0f} ms (median), {max(took):.0f} ms (longest)",
+        )
+
+
+def floods(megabytes: int) -> Iterator[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        q = Cli(Path(folder))
+        result = flood(q, "yes 'a line of output'", megabytes, limit=10 * 1024 * 1024)
+        q.ok("worker", "stop")
+        held = result.start_kept and result.end_kept and result.log_size < 10.1 * 1024**2
+        memory = result.peak_memory / 1024**2
+        yield (
+            held and memory < 100 and result.state == "completed",
+            f"{megabytes / GIB:g} GiB of output: log of {result.log_size / 1024**2:.1f} MiB with start and end, "
+            f"worker's memory {memory:.0f} MiB at most",
+        )
+
+
+def suite(what: str, *tests: str) -> Callable[[], Iterator[Row]]:
+    """A part of the test suite, as one row."""
+
+    def run() -> Iterator[Row]:
+        command = [sys.executable, "-m", "pytest", "-n", "3", *tests]
+        done = subprocess.run(command, env={**os.environ, "CI": "true"}, capture_output=True, text=True)
+        yield done.returncode == 0, f"{what}: {done.stdout.strip().splitlines()[-1]}"
+
+    return run
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/chaos", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a few minutes instead of a quarter of an hour")
+    parser.add_argument("--seed", type=int, default=None, help="run one kill storm with this seed, and nothing else")
+    options = parser.parse_args()
+    jobs, seconds, rounds, megabytes = (300, 15.0, 5, 500) if options.quick else (2000, 60.0, 20, 5 * GIB)
+    if options.seed is not None:
+        return _report([lambda: storms([options.seed], jobs, seconds)])
+    seeds = [1, 2] if options.quick else [1, 2, 3, 4, 5]
+    return _report(
+        [
+            lambda: storms(seeds, jobs, seconds),
+            lambda: recovery(rounds),
+            lambda: power_cuts(rounds),
+            lambda: floods(megabytes),
+            suite("a kill at every step", "tests/chaos/test_crash_points.py"),
+            suite("storage faults", "tests/chaos/test_storage.py"),
+            suite("starved workers", "tests/chaos/test_resources.py"),
+            suite("mechanisms taken out, and noticed", "tests/chaos/test_mutants.py"),
+            suite("random operations against a model", "tests/contract/test_model.py"),
+        ]
+    )
+
+
+def _report(experiments: list[Callable[[], Iterator[Row]]]) -> int:
+    failed = 0
+    for experiment in experiments:
+        for held, what in experiment():
+            print("held   " if held else "FAILED ", what, flush=True)
+            failed += not held
+    print(f"\n{failed} promises broken" if failed else "\nEverything held.")
+    return 1 if failed else 0
+
+
+def _must(command: list[str]) -> None:
+    subprocess.run(command, check=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
