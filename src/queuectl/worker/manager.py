@@ -142,7 +142,7 @@ class Manager:
 def restart_pause(short_lives: int) -> float:
     """Seconds before a successor starts. A killed worker is replaced at once; only if one after the other dies in
     its first second, something is wrong that haste does not mend."""
-    return 0.0 if short_lives <= 5 else min(LONGEST_PAUSE, 0.05 * 2 ** (short_lives - 5))
+    return 0.0 if short_lives <= 10 else min(LONGEST_PAUSE, 0.05 * 2 ** (short_lives - 10))
 
 
 def adopt_orphans() -> None:
