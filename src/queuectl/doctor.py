@@ -36,7 +36,7 @@ def _workers(store: Store) -> Iterator[Finding]:
     lost = store.lost_workers()
     if lost:
         held = sum(len(claims) for claims in lost.values())
-        found = f"{len(lost)} died without a word and hold {held} jobs"
+        found = f"died without a word: {len(lost)}, jobs they hold: {held}"
         yield Finding("lost workers", False, found, "start a worker, it puts them back: queuectl worker start")
     else:
         yield Finding("lost workers", True, "none")
@@ -45,7 +45,7 @@ def _workers(store: Store) -> Iterator[Finding]:
     waiting = counts["pending"] + counts["failed"]
     idle = waiting and not alive
     advice = "start some: queuectl worker start" if idle else ""
-    yield Finding("workers", not idle, f"{alive} running, {waiting:,} jobs waiting", advice)
+    yield Finding("workers", not idle, f"running: {alive}, jobs waiting: {waiting:,}", advice)
 
 
 def _heartbeats(store: Store) -> Finding:

@@ -128,10 +128,15 @@ def backoff(base: float, attempts: int, longest: float, jitter: float, roll: flo
 
 
 def signal_name(number: int) -> str:
+    return f"signal {number} ({signal_label(number)})"
+
+
+def signal_label(number: int) -> str:
+    """`SIGKILL`; real-time signals have no names of their own."""
     try:
-        return f"signal {number} ({signals.Signals(number).name})"
+        return signals.Signals(number).name
     except ValueError:
-        return f"signal {number}"
+        return f"SIG{number}"
 
 
 def exit_status(state: str, exit_code: int | None, signal: int | None, error: str | None) -> int:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from queuectl import logs
-from queuectl.lifecycle import State
+from queuectl.lifecycle import State, signal_label
 from queuectl.model import Event
 from queuectl.times import iso
 
@@ -47,6 +47,15 @@ def _marks(history: Sequence[Event]) -> Iterator[tuple[str, bytes]]:
 def _mark(start: Event, attempt: int, end: Event | None) -> tuple[str, bytes]:
     marks = logs.start_mark(start.at, attempt, start.worker_id or "?")
     if end is not None:
-        rc = end.exit_code if end.exit_code is not None else end.reason.split(";")[0].replace(" ", "-")
-        marks += logs.end_mark(end.at, str(rc), end.duration_ms or 0)
+        marks += logs.end_mark(end.at, _rc(end), end.duration_ms or 0)
     return iso(start.at) or "", marks
+
+
+def _rc(end: Event) -> str:
+    """As the worker writes it into a log: an exit code, a signal's name, or one word."""
+    if end.exit_code is not None:
+        return str(end.exit_code)
+    for beginning, word in (("timed out", "timeout"), ("cancelled", "cancelled"), ("worker lost", "lost")):
+        if end.reason.startswith(beginning):
+            return word
+    return signal_label(end.signal) if end.signal else "interrupted"

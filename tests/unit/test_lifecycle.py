@@ -208,7 +208,7 @@ def test_delays_never_shrink_as_attempts_grow(base: float, attempts: int, longes
 
 def test_a_signal_is_named_if_it_has_a_name() -> None:
     assert signal_name(signal.SIGTERM) == "signal 15 (SIGTERM)"
-    assert signal_name(250) == "signal 250"
+    assert signal_name(250) == "signal 250 (SIG250)"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 from queuectl.lifecycle import Cancelled, Exited, Interrupted, NoRoom, NotStarted, Outcome, Signalled, TimedOut
 from queuectl.model import Report
 from queuectl.settings import effective
-from queuectl.worker.process import TAG, CannotStart, Run, kill_survivors, members, signal_label, signal_one, tag_of
+from queuectl.worker.process import TAG, CannotStart, Run, kill_survivors, members, signal_one, tag_of
 from tests.conftest import eventually
 from tests.unit.conftest import a_claim, limited
 
@@ -165,11 +165,6 @@ def test_there_may_be_no_survivors() -> None:
 def test_a_tag_names_the_worker_the_job_and_the_run() -> None:
     assert tag_of("w1", a_claim(seq=12, run=3)) == "w1:12:3"
     assert len({tag_of("w", a_claim(seq=s, run=r)) for s in (1, 11, 111) for r in (1, 11, 111)}) == 9
-
-
-def test_a_signal_has_a_label_for_the_log() -> None:
-    assert signal_label(9) == "SIGKILL"
-    assert signal_label(250) == "SIG250"
 
 
 # -- a run, from its start to its end --------------------------------------------------------------------

@@ -54,9 +54,10 @@ def run(args: list[str]) -> int:
 
 
 def _complain(message: str, hint: str, code: int) -> int:
-    from queuectl.cli.render import visible
+    from queuectl.cli.render import advice, visible
 
-    line = f"Error: {message}" + (f". Hint: {hint}" if hint else "")
+    stop = "" if message.endswith(("?", ".")) else "."
+    line = f"Error: {message}{stop}" + (f" Hint: {advice(hint)}" if hint else "")
     sys.stderr.write(visible(line) + "\n")
     sys.stderr.flush()
     return code

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import click
 
 from queuectl import __version__, newjob
-from queuectl.errors import InvalidInput
+from queuectl.cli.render import remember_address
+from queuectl.errors import InvalidInput, did_you_mean
 from queuectl.store import Store, open_store
 
 # Each command and the module it lives in, in the order in which help shows them.
@@ -34,6 +35,17 @@ COMMANDS = {
     "doctor": "upkeep",
     "completion": "completion",
 }
+# What people type who come from elsewhere.
+SYNONYMS = {
+    "retry": "dlq retry", "restart": "dlq retry", "requeue": "dlq retry", "purge": "dlq purge", "dead": "dlq list",
+    "add": "enqueue", "submit": "enqueue", "push": "enqueue", "run": "enqueue", "exec": "enqueue",
+    "kill": "cancel", "abort": "cancel", "remove": "cancel", "rm": "cancel", "delete": "prune", "clean": "prune",
+    "ps": "list", "ls": "list", "jobs": "list", "queue": "list", "log": "logs", "tail": "logs --follow",
+    "follow": "logs --follow", "info": "show", "why": "explain", "start": "worker start", "stop": "worker stop",
+    "workers": "worker list", "stats": "status", "settings": "config", "help": "--help",
+}  # fmt: skip
+DESTRUCTIVE = ("reset", "prune")  # never suggested for a slip of the finger
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -55,9 +67,7 @@ class Root(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from queuectl.errors import did_you_mean
-
-            raise InvalidInput(f'there is no command "{args[0]}"', did_you_mean(args[0], list(COMMANDS)))
+            raise InvalidInput(f'there is no command "{args[0]}"', _meant(args[0]))
         return super().resolve_command(ctx, args)
 
 
@@ -68,7 +78,7 @@ class Root(click.Group):
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="The queue is a file: --db, else $QUEUECTL_DB, else queue.db in your data folder.",
 )
-@click.option("--db", metavar="PATH", help="The queue to use: a path or sqlite:///…")
+@click.option("--db", type=click.Path(), metavar="PATH", help="The queue to use: a path or sqlite:///…")
 @click.version_option(__version__, prog_name="queuectl", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(ctx: click.Context, db: str | None) -> None:
@@ -108,10 +118,16 @@ def _incomplete(error: click.exceptions.NoArgsIsHelpError) -> InvalidInput:
 
 def _usage_hint(error: click.UsageError, args: list[str]) -> str:
     command = error.ctx.command_path if error.ctx else "queuectl"
-    if isinstance(error, click.NoSuchOption) and command == "queuectl enqueue":
-        words = [word for word in args[1:] if word != "--"]
+    words = args[args.index("enqueue") + 1 :] if "enqueue" in args else []
+    if isinstance(error, click.NoSuchOption) and words and not words[0].startswith("-"):
         return f"to enqueue a command that has options, put -- before it: queuectl enqueue -- {newjob.quote(words)}"
     return f"see {command} --help"
+
+
+def _meant(word: str) -> str:
+    if word in SYNONYMS:
+        return f'did you mean "{SYNONYMS[word]}"?'
+    return did_you_mean(word, [name for name in COMMANDS if name not in DESTRUCTIVE])
 
 
 # -- what commands share ---------------------------------------------------------------------------------
@@ -120,7 +136,7 @@ def _usage_hint(error: click.UsageError, args: list[str]) -> str:
 def with_store(command: F) -> F:
     """Give a command `--db` and the opened store as its first argument."""
 
-    @click.option("--db", metavar="PATH", help="The queue to use.")
+    @click.option("--db", type=click.Path(), metavar="PATH", help="The queue to use.")
     @click.pass_context
     @functools.wraps(command)
     def opened(ctx: click.Context, /, db: str | None, **options: Any) -> Any:
@@ -135,7 +151,9 @@ def with_store(command: F) -> F:
 
 def chosen_db(ctx: click.Context, db: str | None) -> str | None:
     """`--db` may stand before or after the command's name."""
-    return db if db is not None else ctx.find_root().obj
+    chosen: str | None = db if db is not None else ctx.find_root().obj
+    remember_address(chosen)
+    return chosen
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

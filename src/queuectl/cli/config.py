@@ -52,7 +52,7 @@ def list_values(store: Store, as_json: bool) -> None:
     rows = [
         [setting.name, str(config[setting.name]), str(setting.default), setting.help] for setting in SETTINGS.values()
     ]
-    table(["Setting", "Value", "Default", "Meaning"], rows, stretch=3)
+    table(["Setting", "Value", "Default", "Meaning"], rows, stretch=("Meaning",))
 
 
 @config_command.command("unset")

@@ -20,15 +20,17 @@ from queuectl.cli.submit import submit
 @click.option("--timeout", metavar="DURATION", help="Kill a run after this long: 90, 5m, 1h30m.")
 @click.option("--at", metavar="TIME", help='Not before: "09:00", "tomorrow 9:00", "2026-11-16 09:00", ISO 8601.')
 @click.option("--delay", metavar="DURATION", help="Not before this much time has passed.")
-@click.option("--cwd", metavar="FOLDER", help="Where it runs.  [default: here]")
+@click.option("--cwd", type=click.Path(), metavar="FOLDER", help="Where it runs.  [default: here]")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable for its environment; repeatable.")
 @click.option("--tag", "tags", multiple=True, help="A word to find it by; repeatable.")
-@click.option("-f", "--file", metavar="FILE", help="Many jobs, one JSON object a line; - is standard input.")
+@click.option(
+    "-f", "--file", type=click.Path(), metavar="FILE", help="Many jobs, one JSON object a line; - is standard input."
+)
 @click.option("--lines", is_flag=True, help="The file or input holds plain commands, one a line.")
 @click.option("--wait", is_flag=True, help="Follow it to its end, and exit with its exit code.")
 @click.option("--quiet", is_flag=True, help="Print the id only.")
 @click.option("--json", is_flag=True, help="Print the stored job as JSON.")
-@click.option("--db", metavar="PATH", help="The queue to use.")
+@click.option("--db", type=click.Path(), metavar="PATH", help="The queue to use.")
 @click.pass_context
 def enqueue_command(ctx: click.Context, /, db: str | None, **options: Any) -> int:
     """Store a job, to be run by a worker.

@@ -8,7 +8,7 @@ import click
 
 from queuectl import bell, logs, times
 from queuectl.cli.app import job_ids, with_store
-from queuectl.cli.render import emit_json, note, paint, visible_lines
+from queuectl.cli.render import Progress, emit_json, note, paint, visible_lines
 from queuectl.cli.submit import NO_WORKER
 from queuectl.errors import InvalidInput
 from queuectl.lifecycle import exit_status
@@ -57,7 +57,8 @@ def wait_command(store: Store, jobs: tuple[str, ...], everything: bool, timeout:
 def wait_for(store: Store, ids: list[str], timeout: float | None) -> int:
     if any(state in ("pending", "failed") for state in store.views.states(ids).values()):
         _warn_if_nobody_works(store)
-    states = store.views.wait(ids, timeout)
+    with Progress("Finished", len(ids), short=2) as progress:
+        states = store.views.wait(ids, timeout, progress.step)
     bad = [id for id in ids if states.get(id) != "completed"]
     for id in bad[:10]:
         note(f"Job {id} is {states.get(id, 'gone (pruned)')}.")

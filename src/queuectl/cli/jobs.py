@@ -11,6 +11,7 @@ from queuectl.cli.app import job_ids, json_option, jsonl_option, with_store
 from queuectl.cli.render import (
     BOLD,
     COLOURS,
+    advice,
     ago,
     emit_json,
     emit_list,
@@ -65,7 +66,7 @@ def show_table(jobs: list[Job]) -> None:
         columns.append(("Queue", [job.queue for job in jobs]))
     if any(job.priority for job in jobs):
         columns.append(("Priority", [str(job.priority) for job in jobs]))
-    columns.append(("Attempts", [f"{job.attempts}/{job.max_retries}" for job in jobs]))
+    columns.append(("Attempts", [f"{job.attempts}/{max(1, job.max_retries)}" for job in jobs]))
     columns.append(("Updated At", [ago(job.updated_at, now) for job in jobs]))
     if any(job.state == "failed" or job.run_at > now for job in jobs):
         columns.append(
@@ -75,7 +76,7 @@ def show_table(jobs: list[Job]) -> None:
         columns.append(("Error", [job.error or "" for job in jobs]))
     columns.append(("Command", [job.command for job in jobs]))
     rows = list(zip(*(cells for _, cells in columns), strict=True))
-    table([header for header, _ in columns], rows, stretch=len(columns) - 1)
+    table([header for header, _ in columns], rows, stretch=("Error", "Command"))
 
 
 @click.command("show")
@@ -94,7 +95,8 @@ def show_command(store: Store, job: str, as_json: bool) -> None:
         ("Command", visible_lines(found.command)),
         (
             "State",
-            paint(found.state, COLOURS.get(found.state)) + (f" ({visible(found.error)})" if found.error else ""),
+            paint(found.state, COLOURS.get(found.state))
+            + (f" ({visible(found.error)})" if found.error not in (None, found.state) else ""),
         ),
         ("Queue", f"{found.queue}, priority {found.priority}"),
         (
@@ -173,7 +175,7 @@ def explain_command(store: Store, job: str, as_json: bool) -> None:
         return
     say(f"Job {found.id} is {paint(found.state, COLOURS.get(found.state))}.")
     for reason in reasons:
-        say(visible(reason))
+        say(visible(advice(reason)))
 
 
 @click.command("cancel")

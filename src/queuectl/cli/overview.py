@@ -38,8 +38,8 @@ def welcome(db: str | None) -> None:
         step, why = "queuectl status --watch", "shows how it goes on"
     else:
         step, why = "queuectl list", "shows the jobs"
-    say(f"Next:     {paint(step, BOLD)}   {why}")
-    say(paint("          queuectl --help                  lists all commands", DIM))
+    say(f"Next:     {paint(f'{step:<32}', BOLD)} {why}")
+    say(paint(f"          {'queuectl --help':<32} lists all commands", DIM))
     store.close()
 
 
@@ -96,7 +96,7 @@ def _show_metrics(metrics: Metrics) -> None:
     states = ", ".join(f"{n:,} {state}" for state, n in metrics.jobs.items() if n)
     lines = [
         ("Jobs", f"{metrics.total:,}" + (f" ({states})" if states else "")),
-        ("Success rate", "-" if metrics.success_rate is None else f"{metrics.success_rate:.1%}"),
+        ("Success rate", "-" if metrics.success_rate is None else f"{int(metrics.success_rate * 1000) / 10:.1f}%"),
         (
             "Finished",
             f"{metrics.finished_last_minute:,} in the last minute, {metrics.finished_last_hour:,} in the last hour",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from queuectl import times
+from queuectl import newjob, times
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ COLOURS = {
     "stopping": "33",
 }
 BOLD, DIM = "1", "2"
+NARROWEST = 12
 
 
 def visible(text: str) -> str:
@@ -63,10 +64,25 @@ def say(text: str = "") -> None:
     sys.stdout.write(text + "\n")
 
 
+_address = ""
+
+
+def remember_address(db: str | None) -> None:
+    """Have the commands that hints name act on the queue that was given with --db."""
+    global _address
+    if db is not None:
+        _address = f"--db {newjob.quote([db])} "
+
+
+def advice(text: str) -> str:
+    """A hint that can be copied and run."""
+    return text.replace("queuectl ", f"queuectl {_address}") if _address else text
+
+
 def note(text: str) -> None:
     """A remark beside the output, on standard error."""
     sys.stdout.flush()
-    sys.stderr.write(visible(text) + "\n")
+    sys.stderr.write(visible(advice(text)) + "\n")
     sys.stderr.flush()
 
 
@@ -87,13 +103,16 @@ def emit_list(records: Iterable[dict[str, Any]], jsonl: bool) -> None:
         sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
-def table(headers: Sequence[str], rows: Sequence[Sequence[str]], stretch: int | None = None) -> None:
-    """Aligned columns. The column `stretch` is shortened to fit the terminal; nothing is cut in a pipe."""
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]], stretch: Sequence[str] = ()) -> None:
+    """Aligned columns. Those named in `stretch` are shortened to fit the terminal; nothing is cut in a pipe."""
     cells = [[visible(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
-    if stretch is not None and sys.stdout.isatty():
-        room = terminal_width() - sum(widths) + widths[stretch] - 2 * (len(widths) - 1)
-        widths[stretch] = max(min(widths[stretch], room), len(headers[stretch]), 12)
+    if sys.stdout.isatty():
+        elastic = [index for index, header in enumerate(headers) if header in stretch]
+        excess = sum(widths) + 2 * (len(widths) - 1) - terminal_width()
+        while excess > 0 and elastic and widths[widest := max(elastic, key=widths.__getitem__)] > NARROWEST:
+            widths[widest] -= 1
+            excess -= 1
     say(paint(_aligned(headers, widths), BOLD))
     for row in cells:
         say(_aligned(row, widths, colours=True))
@@ -133,12 +152,10 @@ def ago(moment: int | None, now: int | None = None) -> str:
 class Progress:
     """A bar on standard error while long work goes on; nothing if that is no terminal or the work is short."""
 
-    SHORT = 5000
-
-    def __init__(self, what: str, total: int) -> None:
+    def __init__(self, what: str, total: int, short: int = 5000) -> None:
         self._what = what
         self._total = total
-        self._shown = total >= self.SHORT and sys.stderr.isatty()
+        self._shown = total >= short and sys.stderr.isatty()
 
     def step(self, done: int) -> None:
         if self._shown:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from queuectl import bell, newjob, times
-from queuectl.cli.render import plural, visible
+from queuectl.cli.render import note, plural, remember_address, visible
 from queuectl.errors import Duplicate, InvalidInput
 from queuectl.newjob import NewJob
 from queuectl.store import Store, open_store
@@ -39,6 +39,7 @@ def submit(
     json: bool = False,
 ) -> int:
     """Store what was asked for and say so; the exit code."""
+    remember_address(db)
     given = {
         "id": id,
         "queue": queue,
@@ -102,9 +103,7 @@ def _answer(store: Store, job: NewJob, job_id: str, wait: bool, quiet: bool, jso
 
 def _mention_missing_worker(store: Store) -> None:
     if not bell.anyone(store.engine.bell_dir):
-        sys.stdout.flush()
-        sys.stderr.write(NO_WORKER + "\n")
-        sys.stderr.flush()
+        note(NO_WORKER)
 
 
 def _moment(at: str | None, delay: str | None) -> str | None:
@@ -215,7 +214,7 @@ def _parse_json(text: str) -> dict[str, object]:
     except ValueError as error:  # a number of thousands of digits
         raise InvalidInput(f"not valid JSON: {error}", "use a smaller number") from None
     if not isinstance(fields, dict):
-        raise InvalidInput("a job is a JSON object", 'for example {"command": "echo hello"}')
+        raise InvalidInput("a job is a JSON object", 'for example {"command": "true"}; plain commands need --lines')
     return fields
 
 

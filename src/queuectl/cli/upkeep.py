@@ -8,7 +8,7 @@ import click
 
 from queuectl import doctor, times
 from queuectl.cli.app import chosen_db, json_option, with_store
-from queuectl.cli.render import Progress, emit_list, note, paint, plural, say, visible
+from queuectl.cli.render import Progress, advice, emit_list, note, paint, plural, say, visible
 from queuectl.errors import InvalidInput
 from queuectl.model import FINISHED
 from queuectl.store import Store
@@ -58,7 +58,7 @@ def reset_command(store: Store, yes: bool) -> int:
 
 
 @click.command("backup")
-@click.argument("file")
+@click.argument("file", type=click.Path())
 @with_store
 def backup_command(store: Store, file: str) -> None:
     """Write a copy of the queue to FILE, while it is in use. Job logs are not part of it."""
@@ -68,7 +68,7 @@ def backup_command(store: Store, file: str) -> None:
 
 @click.command("doctor")
 @json_option
-@click.option("--db", metavar="PATH", help="The queue to use.")
+@click.option("--db", type=click.Path(), metavar="PATH", help="The queue to use.")
 @click.pass_context
 def doctor_command(ctx: click.Context, /, as_json: bool, db: str | None) -> int:
     """Check the queue's health, and say what to do if it is not well. Exit code 0 only if it is."""
@@ -81,5 +81,5 @@ def doctor_command(ctx: click.Context, /, as_json: bool, db: str | None) -> int:
         mark = paint("ok ", "32") if finding.ok else paint("BAD", "31")
         say(f"{mark}  {finding.check + ':':<17}{visible(finding.found)}")
         if finding.advice:
-            say(f"     {'':<17}→ {visible(finding.advice)}")
+            say(f"     {'':<17}→ {visible(advice(finding.advice))}")
     return 0 if healthy else 1

@@ -123,7 +123,9 @@ def worker_table(workers: Sequence[Worker]) -> None:
         ]
         for worker in workers
     ]
-    table(["Worker", "PID", "Host", "State", "Busy", "Queues", "Since", "Current Job"], rows, stretch=7)
+    table(
+        ["Worker", "PID", "Host", "State", "Busy", "Queues", "Since", "Current Job"], rows, stretch=("Current Job",)
+    )
 
 
 def _chosen(store: Store, ids: tuple[str, ...]) -> list[Worker]:

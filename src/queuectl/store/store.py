@@ -349,7 +349,7 @@ class Store:
         with self.engine.write() as tx:
             alive = [holder for holder in tx.rows(sql.HOLDERS) if bell.answers(self.engine.bell_dir, *holder)]
             if alive:
-                raise Conflict(f"{len(alive)} workers are running", "stop them first: queuectl worker stop")
+                raise Conflict(f"workers are running: {len(alive)}", "stop them first: queuectl worker stop")
             ids = [id for (id,) in tx.rows(sql.ALL_IDS)]
             for statement in sql.WIPE:
                 tx.run(statement)

@@ -14,7 +14,7 @@ from queuectl.model import FINISHED, Event, Job, Worker
 from queuectl.store import statements as sql
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from queuectl.store.engine import Engine, Row
 
@@ -110,13 +110,16 @@ class Views:
         with self._engine.read() as tx:
             return [id for (id,) in tx.rows(sql.UNFINISHED)]
 
-    def wait(self, ids: Sequence[str], timeout: float | None = None) -> dict[str, str]:
-        """Their states, once all of them have finished."""
+    def wait(
+        self, ids: Sequence[str], timeout: float | None = None, progress: Callable[[int], None] = lambda done: None
+    ) -> dict[str, str]:
+        """Their states, once all of them have finished. `progress` is told how many have."""
         deadline = None if timeout is None else time.monotonic() + timeout
         pause = 0.005
         while True:
             states = self.states(ids)
             left = [id for id in ids if states.get(id, "pruned") not in (*FINISHED, "pruned")]
+            progress(len(ids) - len(left))
             if not left:
                 return states
             if deadline is not None and time.monotonic() >= deadline:

@@ -54,7 +54,7 @@ class Manager:
         adopt_orphans()
         store.preload()
         gc.freeze()  # what is loaded now stays shared with the workers
-        self._log.tell("manager started", pid=os.getpid(), workers=self._count, slots=self._concurrency)
+        self._log.tell("started", pid=os.getpid(), workers=self._count, slots=self._concurrency)
         for _ in range(self._count):
             self._start_worker()
         if self._ready >= 0:
@@ -62,7 +62,7 @@ class Manager:
             self._ready = -1
         while self._workers or self._to_start:
             self._handle(signal.sigwait(CAUGHT))
-        self._log.tell("manager left")
+        self._log.tell("left")
         return 0
 
     def _handle(self, number: int) -> None:

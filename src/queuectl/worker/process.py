@@ -202,7 +202,7 @@ class Run:
             case lifecycle.Interrupted():
                 return self.ending, "interrupted"
         if number:
-            return lifecycle.Signalled(number), signal_label(number)
+            return lifecycle.Signalled(number), lifecycle.signal_label(number)
         return lifecycle.Exited(code), str(code)
 
 
@@ -256,13 +256,6 @@ def signal_one(pid: int, started: int, number: int) -> None:
         pass
     finally:
         os.close(handle)
-
-
-def signal_label(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"SIG{number}"
 
 
 def _why_not(error: OSError | ValueError, claim: Claim) -> lifecycle.NotStarted | lifecycle.NoRoom:

@@ -58,7 +58,7 @@ def work(assignment: Assignment) -> int:
     try:
         return Worker(assignment).serve()
     except StoreUnavailable as error:  # told to leave while it waited for the database: the next worker tidies up
-        log.tell("worker left without the database", reason=error.message)
+        log.tell("left without the database", reason=error.message)
     return LEFT_IN_ORDER
 
 
@@ -112,7 +112,7 @@ class Worker:
         self._patiently(self._register)
         self._patiently(self._recover_lost)
         self._say_ready()
-        self._log.tell("worker started", pid=os.getpid(), slots=self._assignment.concurrency)
+        self._log.tell("started", pid=os.getpid(), slots=self._assignment.concurrency)
         while not (self._leaving and not self._runs and not self._ended):
             self._wait()
             self._collect()
@@ -129,7 +129,7 @@ class Worker:
         self._flush()
         self._bell.close()
         self._store.close()
-        self._log.tell("worker left")
+        self._log.tell("left")
         return self._exit_code
 
     def _wait(self) -> None:
