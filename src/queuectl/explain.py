@@ -57,7 +57,7 @@ def _why_no_worker(job: Job, alive: Sequence[Worker], ahead: int) -> list[str]:
         return ["The workers that serve its queue are stopping. Start new ones: queuectl worker start"]
     if all(len(worker.jobs) >= worker.concurrency for worker in able):
         slots = sum(worker.concurrency for worker in able)
-        return [f"All {slots} slots of its workers are busy, and {ahead:,} due jobs come before it."]
+        return [f"Every slot of its workers ({slots}) is busy, and {ahead:,} due jobs come before it."]
     return []
 
 

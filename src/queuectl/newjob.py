@@ -208,5 +208,7 @@ def _unknown(key: str) -> InvalidInput:
 
 
 def _described(value: object) -> str:
-    kinds = {bool: "true/false", int: "a number", float: "a number", dict: "an object", list: "a list"}
-    return f'"{value[:80]}"' if isinstance(value, str) else kinds.get(type(value), type(value).__name__)
+    if isinstance(value, str):
+        return f'"{value[:80]}"'
+    kinds = {bool: "true/false", dict: "an object", list: "a list", type(None): "null"}
+    return kinds.get(type(value)) or shown(value)

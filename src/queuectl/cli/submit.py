@@ -109,7 +109,10 @@ def _mention_missing_worker(store: Store) -> None:
 def _moment(at: str | None, delay: str | None) -> str | None:
     if at is not None and delay is not None:
         raise InvalidInput("--at and --delay are both given", "keep one of them")
-    return at if delay is None else f"in {delay}"
+    if delay is not None:
+        times.parse_duration(delay)
+        return f"in {delay}"
+    return at
 
 
 def _environment(pairs: Sequence[str]) -> dict[str, str] | None:
