@@ -11,7 +11,7 @@ import errno
 import os
 import time
 
-from queuectl import procfs
+from queuectl import private, procfs
 
 _HIDDEN = "."
 _LEFT_HIDDEN_AFTER = 60.0  # seconds after which a hidden pipe was left by a worker that died in its first moment
@@ -22,7 +22,7 @@ class Bell:
     """The worker's own end. Closing it, or dying, tells everyone."""
 
     def __init__(self, folder: str, worker_id: str) -> None:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        private.make_folder(folder)
         self.path = os.path.join(folder, worker_id)
         # Made under another name: a pipe that nobody reads yet would be taken for a dead worker's.
         hidden = os.path.join(folder, _HIDDEN + worker_id)
@@ -53,7 +53,7 @@ def ring(folder: str) -> int:
     """Wake every worker that listens in this folder; how many there were."""
     try:
         names = os.listdir(folder)
-    except FileNotFoundError:
+    except OSError:  # nobody to wake; what was to be announced is stored all the same
         return 0
     return sum(ring_one(folder, name) for name in names if not name.startswith(_HIDDEN))
 
@@ -68,6 +68,8 @@ def ring_one(folder: str, worker_id: str) -> bool:
         os.write(pipe, b"!")
     except BlockingIOError:  # full of unheard rings: it will wake up all the same
         pass
+    except BrokenPipeError:  # it died this very moment
+        return False
     finally:
         os.close(pipe)
     return True
@@ -91,7 +93,7 @@ def anyone(folder: str) -> bool:
     """Does any worker live?"""
     try:
         return any(answers(folder, name) for name in os.listdir(folder))
-    except FileNotFoundError:
+    except OSError:
         return False
 
 

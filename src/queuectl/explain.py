@@ -8,8 +8,6 @@ from queuectl import times
 from queuectl.lifecycle import State
 from queuectl.model import Job, Worker
 
-WAITING = (State.PENDING, State.FAILED)
-
 
 def explain(job: Job, workers: Sequence[Worker], ahead: int, now: int) -> list[str]:
     """The reasons, the weightiest first, as sentences."""

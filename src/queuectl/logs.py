@@ -7,6 +7,7 @@ import os
 import stat
 import time
 
+from queuectl import private
 from queuectl.times import iso
 
 TYPE_CHECKING = False
@@ -31,8 +32,16 @@ def end_mark(moment: int, rc: str, duration_ms: int) -> bytes:
 
 def open_for_writing(path: str) -> int:
     """Open, or make, a log file that is private and really a file: a planted link or pipe is refused."""
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    private.make_folder(os.path.dirname(path))
     return _open_file(path, os.O_RDWR | os.O_CREAT)
+
+
+def close_run(path: str, started: int, mark: bytes) -> None:
+    """Put an END mark behind a run that could not do it itself, if that run is in the log at all."""
+    printed, _ = read(path)
+    if f"--- START {iso(started)} ".encode() not in printed:
+        return
+    append(path, mark if printed.endswith(b"\n") else b"\n" + mark)
 
 
 def append(path: str, data: bytes) -> None:

@@ -6,9 +6,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from queuectl.settings import Config
+from queuectl.states import FINISHED
 from queuectl.times import iso
-
-FINISHED = ("completed", "dead", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,32 @@ import os
 _GONE = (FileNotFoundError, ProcessLookupError)
 
 
+_spare: list[int] = []
+_SPARES = 3  # a folder, a file and a pidfd
+
+
+def keep_elbow_room() -> None:
+    """Hold some file handles back, so that a process that has used up all others can still look around."""
+    while len(_spare) < _SPARES:
+        _spare.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+
+
+class elbow_room:  # noqa: N801  (used like a function)
+    """`with elbow_room():` there are file handles to look with, if they were held back before."""
+
+    def __enter__(self) -> None:
+        self._held = bool(_spare)
+        while _spare:
+            os.close(_spare.pop())
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            if self._held:
+                keep_elbow_room()
+        except OSError:  # somebody was quicker; what could be had is held
+            pass
+
+
 class Process:
     """A live process. Pid and start time together name it for ever; a pid alone is given out again."""
 

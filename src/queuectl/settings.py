@@ -148,6 +148,8 @@ def effective(stored: list[tuple[str, str]]) -> Config:
     """Every setting's value: what is stored, else its default."""
     config: Config = {name: setting.default for name, setting in SETTINGS.items()}
     for key, text in stored:
-        if key in SETTINGS:  # a newer version may have stored keys this one does not know
+        try:
             config[key] = SETTINGS[key].parse(text)
+        except (KeyError, InvalidInput):  # stored by another version, or by hand: the default serves
+            pass
     return config

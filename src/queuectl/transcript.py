@@ -38,7 +38,7 @@ def _marks(history: Sequence[Event]) -> Iterator[tuple[str, bytes]]:
             yield _mark(started, attempt, event)
             attempt += event.state in (State.FAILED, State.DEAD)
             started = None
-        elif event.state == State.PENDING:
+        elif event.state == State.PENDING and event.worker_id is None:
             attempt = 1  # retried from the dead letter queue
     if started:
         yield _mark(started, attempt, None)

@@ -22,15 +22,15 @@ MUTANTS = {
     ),
     "no kill before the requeue": (
         "worker/worker.py",
-        "kill_survivors({tag_of(worker, claim) for claim in claims}) if claims else 0",
-        "0",
+        "not kill_survivors(tags)",
+        "False",
         "tests/chaos/test_crash_points.py::test_a_worker_killed_at_any_step_loses_nothing_and_overlaps_nothing"
         "[after:queuectl.worker.process:Run._start]",
     ),
     "no sync": (
         "store/sqlite.py",
-        "if not durable:",
-        "if True:",
+        'if not self._durable:\n            self._db.pragma("synchronous", "normal")',
+        'self._db.pragma("synchronous", "normal")',
         "tests/chaos/test_powercut.py::test_acknowledged_jobs_survive_a_power_cut",
     ),
     "the living taken for dead": (

@@ -28,8 +28,9 @@ from queuectl.lifecycle import (
     TimedOut,
     after_run,
 )
-from queuectl.model import FINISHED, Claim, Report
+from queuectl.model import Claim, Report
 from queuectl.newjob import NewJob
+from queuectl.states import FINISHED
 from queuectl.store import Store
 from tests.conftest import Clock
 from tests.contract.conftest import ENGINES, FakeWorker

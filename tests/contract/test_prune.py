@@ -128,7 +128,10 @@ def test_only_the_named_ones_are_purged_and_only_if_they_are_dead(store: Store, 
     worker = hire()
     for id, state in (("a", "dead"), ("b", "dead"), ("c", "completed")):
         finish(store, worker, state, id)
-    assert store.purge_dead(["a", "c", "nobody"]) == 1
+    for others in (["a", "c"], ["a", "nobody"]):
+        with pytest.raises((Conflict, NotFound)):
+            store.purge_dead(others)
+    assert store.purge_dead(["a"]) == 1
     assert ids(store) == ["b", "c"]
 
 

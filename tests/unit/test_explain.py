@@ -46,7 +46,7 @@ def test_the_workers_that_serve_its_queue_are_stopping() -> None:
 
 def test_all_slots_are_busy() -> None:
     [reason] = reasons(JOB, replace(BUSY, concurrency=1), replace(BUSY, id="w2"), ahead=12345)
-    assert reason == "All 2 slots of its workers are busy, and 12,345 due jobs come before it."
+    assert reason == "Every slot of its workers (2) is busy, and 12,345 due jobs come before it."
 
 
 def test_a_free_slot_means_that_nothing_holds_it_back() -> None:

@@ -16,7 +16,7 @@ NOW = 1_800_000_000_000
 
 
 def event(at: int, state: str, run: int, reason: str, code: int | None = None, took: int | None = None) -> Event:
-    return Event(at, state, run, "w1" if run else None, reason, code, None, took, None, None)
+    return Event(at, state, run, None if state == "pending" else "w1", reason, code, None, took, None, None)
 
 
 def history(runs: int, unfinished: bool = False) -> list[Event]:

@@ -18,6 +18,8 @@ def main() -> NoReturn:
     """The `queuectl` command."""
     if sys.stdout is None or sys.stderr is None:  # closed by the caller: 2>&-
         _reopen_closed()
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     code = run(sys.argv[1:])
     try:
         sys.stdout.flush()

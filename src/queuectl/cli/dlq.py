@@ -9,7 +9,7 @@ import click
 from queuectl.cli.app import job_ids, json_option, jsonl_option, with_store
 from queuectl.cli.jobs import show_table
 from queuectl.cli.render import emit_list, note, plural, say
-from queuectl.errors import Conflict, InvalidInput
+from queuectl.errors import InvalidInput
 from queuectl.store import Store
 
 
@@ -62,11 +62,6 @@ def retry_dead(store: Store, jobs: tuple[str, ...], everything: bool) -> None:
 def purge_dead(store: Store, jobs: tuple[str, ...], yes: bool) -> int:
     """Delete dead jobs for good, with their history and logs: these, or all."""
     ids = job_ids(store, jobs)
-    for job in (store.views.job(id) for id in ids):
-        if job.state != "dead":
-            raise Conflict(
-                f'job "{job.id}" is {job.state}, not dead', "only jobs in the dead letter queue can be purged"
-            )
     count = len(ids) if ids else store.views.counts()["dead"]
     question = f"Delete {plural(count, 'dead job')} with their history and logs?"
     if count and not yes and sys.stdin.isatty() and not click.confirm(question, err=True):

@@ -12,6 +12,7 @@ from queuectl.cli.render import Progress, emit_json, note, paint, visible_lines
 from queuectl.cli.submit import NO_WORKER
 from queuectl.errors import InvalidInput
 from queuectl.lifecycle import exit_status
+from queuectl.states import WAITING
 from queuectl.store import Store
 from queuectl.transcript import transcript
 
@@ -28,10 +29,13 @@ def logs_command(store: Store, job: str, follow: bool, tail: int | None, raw: bo
     if follow and not found.finished:
         _warn_if_nobody_works(store)
     printed, end = logs.read(found.log_path, tail)
+    history = store.views.history(found.id)
+    if follow and found.state == "processing":  # the marks of the run that goes on are still to come
+        history = [event for event in history if event.run != found.run]
     if tail is None:
-        printed = transcript(store.views.history(found.id), printed)
+        printed = transcript(history, printed)
     elif not end:
-        printed = logs.last_lines(transcript(store.views.history(found.id), b""), tail)
+        printed = logs.last_lines(transcript(history, b""), tail)
     _show(printed, raw)
     if follow:
         for chunk in logs.follow(found.log_path, end, lambda: store.views.job(found.id).finished):
@@ -55,7 +59,7 @@ def wait_command(store: Store, jobs: tuple[str, ...], everything: bool, timeout:
 
 
 def wait_for(store: Store, ids: list[str], timeout: float | None) -> int:
-    if any(state in ("pending", "failed") for state in store.views.states(ids).values()):
+    if any(state in WAITING for state in store.views.states(ids).values()):
         _warn_if_nobody_works(store)
     with Progress("Finished", len(ids), short=2) as progress:
         states = store.views.wait(ids, timeout, progress.step)

@@ -25,6 +25,7 @@ from queuectl.cli.render import (
 from queuectl.explain import explain
 from queuectl.lifecycle import signal_name
 from queuectl.model import Job
+from queuectl.states import WAITING
 from queuectl.store import Store
 
 CANCEL_PATIENCE = 10.0
@@ -69,9 +70,7 @@ def show_table(jobs: list[Job]) -> None:
     columns.append(("Attempts", [f"{job.attempts}/{max(1, job.max_retries)}" for job in jobs]))
     columns.append(("Updated At", [ago(job.updated_at, now) for job in jobs]))
     if any(job.state == "failed" or job.run_at > now for job in jobs):
-        columns.append(
-            ("Next Run", [ago(job.run_at, now) if job.state in ("pending", "failed") else "" for job in jobs])
-        )
+        columns.append(("Next Run", [ago(job.run_at, now) if job.state in WAITING else "" for job in jobs]))
     if any(job.error for job in jobs):
         columns.append(("Error", [job.error or "" for job in jobs]))
     columns.append(("Command", [job.command for job in jobs]))
@@ -105,7 +104,7 @@ def show_command(store: Store, job: str, as_json: bool) -> None:
         ),
         ("Enqueued", _moment(found.created_at, now)),
     ]
-    if found.state in ("pending", "failed"):
+    if found.state in WAITING:
         lines.append(("Due", _moment(found.run_at, now)))
     if found.started_at is not None:
         lines.append(("Started", _moment(found.started_at, now) + f", worker {found.worker_id}, run {found.run}"))
@@ -187,9 +186,10 @@ def cancel_command(store: Store, jobs: tuple[str, ...], as_json: bool) -> int:
     ids = job_ids(store, jobs)
     store.cancel(ids)
     states = _wait_until_ended(store, ids)
+    code = 0 if set(states.values()) <= {"cancelled", "processing"} else 1
     if as_json:
         emit_list(({"id": id, "state": states[id]} for id in ids), jsonl=False)
-        return 0 if set(states.values()) == {"cancelled"} else 1
+        return code
     for id in ids:
         if states[id] == "cancelled":
             say(f"Job {id} cancelled.")
@@ -197,7 +197,7 @@ def cancel_command(store: Store, jobs: tuple[str, ...], as_json: bool) -> int:
             note(f"Job {id} will be cancelled as soon as its worker answers. Why: queuectl explain {id}")
         else:
             note(f"Job {id} could not be cancelled any more: it is {states[id]}.")
-    return 0 if set(states.values()) <= {"cancelled", "processing"} else 1
+    return code
 
 
 def _wait_until_ended(store: Store, ids: list[str]) -> dict[str, str]:
@@ -205,7 +205,7 @@ def _wait_until_ended(store: Store, ids: list[str]) -> dict[str, str]:
     deadline = time.monotonic() + store.config()["kill_grace"] + CANCEL_PATIENCE
     holders = {id for worker in store.views.workers() if worker.alive for id in worker.jobs}
     while True:
-        states = store.views.states(ids)
+        states = dict.fromkeys(ids, "gone") | store.views.states(ids)
         ending = [id for id in ids if states[id] == "processing" and id in holders]
         if not ending or time.monotonic() >= deadline:
             return states

@@ -10,7 +10,7 @@ from queuectl import doctor, times
 from queuectl.cli.app import chosen_db, json_option, with_store
 from queuectl.cli.render import Progress, advice, emit_list, note, paint, plural, say, visible
 from queuectl.errors import InvalidInput
-from queuectl.model import FINISHED
+from queuectl.states import FINISHED, PRUNABLE
 from queuectl.store import Store
 
 
@@ -27,7 +27,7 @@ def prune_command(store: Store, older_than: str | None, states: tuple[str, ...],
     age = times.parse_duration(older_than) if older_than else store.config()["retention_days"] * 86400
     if not age and not older_than:
         raise InvalidInput("how old?", "give --older-than 7d, or set retention_days")
-    chosen = states or ("completed", "cancelled")
+    chosen = states or PRUNABLE
     total = store.views.prunable(chosen, age)
     if dry_run:
         say(f"{plural(total, 'job')} would be deleted.")
@@ -61,7 +61,10 @@ def reset_command(store: Store, yes: bool) -> int:
 @click.argument("file", type=click.Path())
 @with_store
 def backup_command(store: Store, file: str) -> None:
-    """Write a copy of the queue to FILE, while it is in use. Job logs are not part of it."""
+    """Write a copy of the queue to FILE, while it is in use. Job logs are not part of it.
+
+    To restore it: stop the workers, remove the queue's file with its -wal and -shm, and copy FILE into its place.
+    """
     store.engine.backup(file)
     say(f"Wrote {visible(file)}. To use it: queuectl --db {visible(file)} status")
 

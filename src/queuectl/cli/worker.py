@@ -11,14 +11,15 @@ from typing import BinaryIO
 
 import click
 
-from queuectl import newjob, times
+from queuectl import newjob, private, times
 from queuectl.cli.app import json_option, jsonl_option, with_store
 from queuectl.cli.render import ago, emit_list, note, plural, say, table
-from queuectl.errors import InvalidInput, NotFound, QueuectlError
+from queuectl.errors import InvalidInput, NotFound, QueuectlError, TimedOut
 from queuectl.model import Worker
 from queuectl.store import Store
 
 MOST_WORKERS = 1000
+ANSWER_WITHIN = 10.0  # seconds
 
 
 @click.group("worker")
@@ -86,9 +87,15 @@ def stop(store: Store, ids: tuple[str, ...], timeout: str | None, now: bool) -> 
         note(
             f"Waiting{limit} for {plural(busy, 'running job')} to finish. (Ctrl-C ends this wait, not the stopping.)"
         )
-    if not _wait_until_gone(store, names, patience):
+    if not now and not _wait_until_gone(store, names, patience):
         store.stop_workers(names, "now")
-        _wait_until_gone(store, names, None)
+        now = True
+    if now and not _wait_until_gone(store, names, store.config()["kill_grace"] + ANSWER_WITHIN):
+        stuck = [worker for worker in store.views.workers() if worker.alive and worker.id in names]
+        raise TimedOut(
+            "no answer from " + ", ".join(f"worker {worker.id} (pid {worker.pid})" for worker in stuck),
+            "if it is stopped, kill -CONT it; kill -9 it to have its jobs put back",
+        )
     say(f"Stopped {plural(len(names), 'worker')}.")
 
 
@@ -153,5 +160,5 @@ def _wait_until_gone(store: Store, ids: list[str], patience: float | None) -> bo
 
 
 def _open_log(path: str) -> BinaryIO:
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    private.make_folder(os.path.dirname(path))
     return open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600), "ab")

@@ -41,6 +41,8 @@ class Engine(Protocol):
 
     url: str
     """How people name it; never with a password."""
+    identity: str
+    """Names this very database: a copy of it has another."""
     log_dir: str
     bell_dir: str
     """Where the bells of this machine's workers hang."""

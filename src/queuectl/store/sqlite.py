@@ -7,7 +7,7 @@ import time
 
 import apsw
 
-from queuectl import bell
+from queuectl import bell, private
 from queuectl.errors import Conflict, Duplicate, QueuectlError, StoreReplaced, StoreUnavailable
 from queuectl.store import migrate
 from queuectl.times import now_ms
@@ -49,6 +49,7 @@ class SqliteEngine:
         self.path = self.url = path
         self._clock = clock
         self._patience = patience
+        self._durable = durable
         self._texts: dict[str, tuple[str, list[str]]] = {}
         self._wal = -1
         self._data_version = -1
@@ -57,17 +58,18 @@ class SqliteEngine:
             folder = os.path.dirname(self.path)
             self.log_dir = os.path.abspath(os.environ.get("QUEUECTL_LOG_DIR") or os.path.join(folder, "logs"))
             self.bell_dir = self.path + ".run"
-            make_private(folder)
+            private.make_folder(folder)
             self._make_file()
-            found = os.stat(self.path)
-            self._identity = (found.st_dev, found.st_ino)
+            self.identity = self._found()
             self._db = apsw.Connection(self.path)
             self._db.set_busy_timeout(round(patience * 1000))
-            self._prepare(durable)
+            self._prepare()
         except (apsw.Error, OSError) as error:
             raise self._explain(error) from error
 
     def write(self) -> SqliteTransaction:
+        if not self._durable:  # a worker's, open for long
+            self._check_place()
         return SqliteTransaction(self, "BEGIN IMMEDIATE")
 
     def read(self) -> SqliteTransaction:
@@ -81,14 +83,30 @@ class SqliteEngine:
         except OSError as error:
             raise self._explain(error) from error
 
-    def changed(self) -> bool:
+    def _found(self) -> str:
+        file = os.stat(self.path)
+        return f"{file.st_dev:x}-{file.st_ino:x}"
+
+    def _check_place(self) -> None:
+        """A file that was moved away must not be worked on any longer: whoever finds it works on it, too."""
         try:
-            found = os.stat(self.path)
+            found = self._found()
         except OSError as error:
             raise self._explain(error) from error
-        if (found.st_dev, found.st_ino) != self._identity:
+        if found != self.identity:
             raise StoreReplaced(f'another database lies at "{self.path}" now', "restart the workers")
-        before, self._data_version = self._data_version, self._db.pragma("data_version")
+
+    def changed(self) -> bool:
+        self._check_place()
+        try:
+            version = self._db.pragma("user_version")
+            before, self._data_version = self._data_version, self._db.pragma("data_version")
+        except apsw.Error as error:
+            raise self._explain(error) from error
+        if version != migrate.NEWEST:
+            raise StoreReplaced(
+                f'"{self.path}" was upgraded by a newer queuectl', "restart the workers with that one"
+            )
         return before != self._data_version
 
     def announce(self) -> int:
@@ -101,6 +119,7 @@ class SqliteEngine:
             return None
 
     def backup(self, path: str) -> None:
+        path = os.path.abspath(path)
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except FileExistsError:
@@ -110,13 +129,15 @@ class SqliteEngine:
         try:
             target = apsw.Connection(path)
             with target.backup("main", self._db, "main") as copy:
-                while not copy.done:
-                    copy.step(1000)
+                copy.step(-1)  # at one go: steps start anew whenever somebody writes, and readers block nobody
+            target.execute("DELETE FROM workers")  # they are not the copy's
             target.pragma("journal_mode", "delete")
             target.close()
-        except apsw.Error as error:
+        except BaseException as error:
             os.unlink(path)
-            raise self._explain(error) from error
+            if isinstance(error, apsw.Error):
+                raise StoreUnavailable(f'cannot write "{path}": {error}', "is there room?") from error
+            raise
 
     def checkup(self) -> Iterator[Finding]:
         from queuectl.store import sqlite_health
@@ -149,11 +170,13 @@ class SqliteEngine:
     def _make_file(self) -> None:
         """0600 from its first moment, whatever the umask."""
         try:
-            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            file = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         except FileExistsError:
-            pass
+            return
+        os.fchmod(file, 0o600)  # a umask may also take too much away
+        os.close(file)
 
-    def _prepare(self, durable: bool) -> None:
+    def _prepare(self) -> None:
         with self.read():  # one look at one moment: another process may be making the same file
             mark = self._db.pragma("application_id")
             version = self._db.pragma("user_version")
@@ -164,7 +187,7 @@ class SqliteEngine:
             migrate.check(version, self.path)
             self._migrate()
         self._db.pragma("foreign_keys", True)
-        if not durable:
+        if not self._durable:
             self._db.pragma("synchronous", "normal")
 
     def _migrate(self) -> None:
@@ -247,17 +270,6 @@ class SqliteEngine:
         return self._db.execute(text, params)
 
 
-def make_private(folder: str) -> None:
-    """Make a folder and those above it that are missing, each 0700 from its first moment."""
-    if os.path.isdir(folder):
-        return
-    make_private(os.path.dirname(folder))
-    try:
-        os.mkdir(folder, 0o700)
-    except FileExistsError:  # by another process, just now; or it is no folder, which opening will tell
-        pass
-
-
 class SqliteTransaction:
     """One atomic unit on an SqliteEngine."""
 
@@ -285,7 +297,10 @@ class SqliteTransaction:
         except apsw.Error as failed:
             error = failed
         if self._db.in_transaction:  # a full disk may have rolled it back already
-            self._db.execute("ROLLBACK")
+            try:
+                self._db.execute("ROLLBACK")
+            except apsw.Error:
+                pass  # the error that brought us here says more
         if isinstance(error, apsw.Error):
             raise self._engine._explain(error) from error
 

@@ -54,7 +54,7 @@ def _integrity(db: apsw.Connection) -> Finding:
         found = [str(error)]
     problems = [line for line in found if line != "ok"]
     if problems:
-        advice = "stop the workers, keep a copy of the file, and restore a backup"
+        advice = "stop the workers, remove the file with its -wal and -shm, and copy a backup into its place"
         return Finding("integrity", False, "; ".join(problems[:3]), advice)
     return Finding("integrity", True, "sound")
 

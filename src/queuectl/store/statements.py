@@ -1,7 +1,7 @@
 """Every statement of the store, once, in the order a job lives.
 
 One text serves every database. `:name` is a parameter; `{…}` is a spot where databases differ, filled in by the
-engine: `{skip_locked}` and `{among:name}` (is one of the values in the list parameter).
+engine: `{skip_locked}`, `{for_update}` and `{among:name}` (is one of the values in the list parameter).
 """
 
 from __future__ import annotations
@@ -50,14 +50,18 @@ SELECT -priority, seq FROM jobs
  LIMIT :limit {skip_locked}
 """
 
-CLAIM = """
+_CLAIM_COLUMNS = """
+       seq, id, run, command, queue, attempts, crashes, max_retries, backoff_base, timeout_seconds,
+       cwd, env, started_at
+"""
+
+CLAIM = f"""
 UPDATE jobs
    SET state = 'processing', ready = FALSE, run = run + 1, worker_id = :worker,
        started_at = :now, updated_at = :now,
        duration_ms = NULL, exit_code = NULL, signal = NULL, error = NULL, stdout = NULL, stderr = NULL
- WHERE ready AND seq {among:seqs}
-RETURNING seq, id, run, command, queue, attempts, crashes, max_retries, backoff_base, timeout_seconds,
-          cwd, env, started_at
+ WHERE ready AND seq {{among:seqs}}
+RETURNING {_CLAIM_COLUMNS}
 """
 
 RECORD_START = """
@@ -98,7 +102,7 @@ VALUES (:id, :pid, :pid_started, :host, :manager_pid, :queues, :concurrency, :no
 
 HEARTBEAT = "UPDATE workers SET heartbeat_at = :now WHERE id = :id"
 
-READ_ORDER = "SELECT stop FROM workers WHERE id = :id"
+READ_ORDER = "SELECT stop, manager_pid FROM workers WHERE id = :id"
 
 # 'now' is never taken back by a later 'drain'.
 ORDER_STOP = """
@@ -111,9 +115,8 @@ UNREGISTER = "DELETE FROM workers WHERE id = :id"
 
 CANCELS_FOR = "SELECT seq, run FROM jobs WHERE worker_id = :worker AND state = 'processing' AND cancel_requested"
 
-HELD_BY = """
-SELECT seq, id, run, command, queue, attempts, crashes, max_retries, backoff_base, timeout_seconds,
-       cwd, env, started_at, cancel_requested
+HELD_BY = f"""
+SELECT {_CLAIM_COLUMNS}, cancel_requested
   FROM jobs
  WHERE worker_id = :worker AND state = 'processing'
 """

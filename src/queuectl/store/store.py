@@ -6,6 +6,7 @@ import os
 
 from queuectl import bell, logs, newjob, procfs, settings
 from queuectl.errors import Conflict, Duplicate, InvalidInput, NotFound
+from queuectl.states import FINISHED
 from queuectl.store import statements as sql
 
 TYPE_CHECKING = False
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from queuectl.store.engine import Engine, Transaction
     from queuectl.store.views import Views
 
-FINISHED = ("completed", "dead", "cancelled")
 PROMOTED_AT_ONCE = 1000
 PRUNED_AT_ONCE = 1000
 PROGRESS_EVERY = 1000
@@ -49,7 +49,7 @@ class Store:
             ids = [job.id or newjob.new_id() for job in jobs]
             try:
                 with self.engine.write() as tx:
-                    tx.load(sql.INSERT_JOB, self._rows(tx, jobs, ids, progress))
+                    tx.load(sql.INSERT_JOB, self._rows(tx.now, self._config(tx), jobs, ids, progress))
                     tags = [{"tag": tag, "id": id} for job, id in zip(jobs, ids, strict=True) for tag in job.tags]
                     if tags:
                         tx.load(sql.INSERT_TAG, tags)
@@ -60,10 +60,14 @@ class Store:
         raise Conflict("no free id could be drawn", "try again")
 
     def _rows(
-        self, tx: Transaction, jobs: Sequence[NewJob], ids: list[str], progress: Callable[[int], None] | None
+        self,
+        now: int,
+        config: Config,
+        jobs: Sequence[NewJob],
+        ids: list[str],
+        progress: Callable[[int], None] | None,
     ) -> Iterator[dict[str, object]]:
         """The jobs as rows, with what they left open filled in from the settings."""
-        config = self._config(tx)
         cwd = self.engine.default_cwd()
         for number, (job, id) in enumerate(zip(jobs, ids, strict=True)):
             if progress and number % PROGRESS_EVERY == 0:
@@ -77,10 +81,10 @@ class Store:
                 "max_retries": config["max_retries"] if job.max_retries is None else job.max_retries,
                 "backoff_base": config["backoff_base"] if job.backoff_base is None else job.backoff_base,
                 "timeout_seconds": timeout or None,
-                "run_at": tx.now if job.run_at is None else job.run_at,
+                "run_at": now if job.run_at is None else job.run_at,
                 "cwd": job.cwd or cwd,
                 "env": _json(job.env) if job.env else None,
-                "now": tx.now,
+                "now": now,
             }
 
     def _refuse_taken(self, chosen: list[str]) -> None:
@@ -230,6 +234,12 @@ class Store:
             dead = [holder[0] for holder in tx.rows(sql.HOLDERS) if not bell.answers(self.engine.bell_dir, *holder)]
             return {id: [Claim(*row[:-1]) for row in tx.rows(sql.HELD_BY, {"worker": id})] for id in dead}
 
+    def order_of(self, worker: str) -> tuple[str | None, int]:
+        """What a worker was told to do, and the manager it belongs to."""
+        with self.engine.read() as tx:
+            found = tx.rows(sql.READ_ORDER, {"id": worker})
+        return found[0] if found else (None, 0)
+
     def recover(self, worker: str) -> list[tuple[Claim, Settlement]]:
         """Put back what a lost worker was running and strike it off. The caller has ended its processes."""
         from queuectl import lifecycle
@@ -340,6 +350,10 @@ class Store:
         """Delete dead jobs with their history and logs: these, or all."""
         with self.engine.write() as tx:
             chosen = [id for (id,) in tx.rows(sql.DEAD_JOBS)] if ids is None else list(ids)
+            for id in chosen:
+                _, state, _, _ = self._locked(tx, id)
+                if state != "dead":
+                    raise Conflict(f'job "{id}" is {state}, not dead', "only dead jobs can be purged")
             deleted = [id for (id,) in tx.rows(sql.PURGE_DEAD, {"ids": chosen})]
         logs.remove(self.engine.log_dir, deleted)
         return len(deleted)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from queuectl import bell, logs, newjob
 from queuectl.errors import InvalidInput, NotFound, TimedOut
 from queuectl.lifecycle import State
-from queuectl.model import FINISHED, Event, Job, Worker
+from queuectl.model import Event, Job, Worker
+from queuectl.states import FINISHED
 from queuectl.store import statements as sql
 
 if TYPE_CHECKING:
@@ -116,9 +117,12 @@ class Views:
         """Their states, once all of them have finished. `progress` is told how many have."""
         deadline = None if timeout is None else time.monotonic() + timeout
         pause = 0.005
+        states: dict[str, str] = {}
+        left = list(ids)
         while True:
-            states = self.states(ids)
-            left = [id for id in ids if states.get(id, "pruned") not in (*FINISHED, "pruned")]
+            now = self.states(left)
+            states.update(now)
+            left = [id for id in left if id in now and now[id] not in FINISHED]  # one that is gone was pruned
             progress(len(ids) - len(left))
             if not left:
                 return states

@@ -16,6 +16,8 @@ class Log:
 
     def tell(self, event: str, **fields: object) -> None:
         words = "".join(f" {key}={_word(value)}" for key, value in fields.items())
+        if sys.stderr is None:  # closed by whoever started us
+            return
         try:
             sys.stderr.write(f"{iso(now_ms())} {self.name} {event}{words}\n")
             sys.stderr.flush()

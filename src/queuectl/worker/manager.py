@@ -13,15 +13,18 @@ import os
 import signal
 import sys
 import time
+import traceback
 from dataclasses import dataclass
 
 from queuectl import procfs, store
 from queuectl.worker.log import Log
+from queuectl.worker.process import members, signal_one
 from queuectl.worker.worker import LEFT_IN_ORDER, Assignment, work
 
 CAUGHT = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM)
 SHORT_LIFE = 1.0
 LONGEST_PAUSE = 30.0
+FORK_AGAIN_AFTER = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,10 @@ class Manager:
 
     def run(self) -> int:
         """Keep the workers running until they have all left in good order."""
+        for number in CAUGHT:
+            signal.signal(
+                number, signal.SIG_DFL
+            )  # whoever started us may have had it ignored, and we would inherit that
         signal.pthread_sigmask(signal.SIG_BLOCK, CAUGHT)
         adopt_orphans()
         store.preload()
@@ -69,8 +76,8 @@ class Manager:
         if number == signal.SIGCHLD:
             self._bury()
         elif number == signal.SIGALRM:
-            while self._to_start:
-                self._to_start -= 1
+            waiting, self._to_start = self._to_start, 0
+            for _ in range(waiting):
                 self._start_worker()
         else:
             self._stops += 1
@@ -80,8 +87,13 @@ class Manager:
                 os.kill(pid, signal.SIGTERM)
 
     def _start_worker(self) -> None:
-        board = memoryview(mmap.mmap(-1, 4 * self._concurrency)).cast("i")
-        pid = os.fork()
+        try:
+            board = memoryview(mmap.mmap(-1, 4 * self._concurrency)).cast("i")
+            pid = os.fork()
+        except OSError as error:  # no memory or processes just now
+            self._log.tell("no worker could be started, trying again", reason=error)
+            self._start_later(FORK_AGAIN_AFTER)
+            return
         if pid:
             self._workers[pid] = Child(time.monotonic(), board)
             return
@@ -98,7 +110,7 @@ class Manager:
         except BaseException as error:
             self._log.tell("worker crashed; this is a bug, please report it", error=repr(error))
             if os.environ.get("QUEUECTL_DEBUG"):
-                raise
+                traceback.print_exc()
         finally:
             os._exit(code)
 
@@ -113,7 +125,10 @@ class Manager:
                 return
             child = self._workers.pop(pid, None)
             if child is not None and os.waitstatus_to_exitcode(status) != LEFT_IN_ORDER:
-                self._end_runs(child)
+                try:
+                    self._end_runs(child)
+                except OSError as error:  # no file handles to look with; the successor looks again
+                    self._log.tell("could not end a dead worker's runs", reason=error)
                 self._replace(pid, status, time.monotonic() - child.started)
 
     def _end_runs(self, child: Child) -> None:
@@ -122,7 +137,8 @@ class Manager:
         for pid in filter(None, child.board):
             run = procfs.process(pid)
             if run and run.parent == os.getpid() and run.session == pid:
-                os.killpg(pid, signal.SIGKILL)
+                for member, started in members("", session=pid, known={}).items():
+                    signal_one(member, started, signal.SIGKILL)
 
     def _replace(self, pid: int, status: int, lived: float) -> None:
         code = os.waitstatus_to_exitcode(status)
@@ -133,16 +149,19 @@ class Manager:
         pause = restart_pause(self._short_lives)
         self._log.tell("worker died", pid=pid, status=code, successor_in=f"{pause:g}s")
         if pause:
-            self._to_start += 1
-            signal.setitimer(signal.ITIMER_REAL, pause)
+            self._start_later(pause)
         else:
             self._start_worker()
+
+    def _start_later(self, seconds: float) -> None:
+        self._to_start += 1
+        signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def restart_pause(short_lives: int) -> float:
     """Seconds before a successor starts. A killed worker is replaced at once; only if one after the other dies in
     its first second, something is wrong that haste does not mend."""
-    return 0.0 if short_lives <= 10 else min(LONGEST_PAUSE, 0.05 * 2 ** (short_lives - 10))
+    return 0.0 if short_lives <= 10 else min(LONGEST_PAUSE, 0.05 * 2 ** min(short_lives - 10, 10))
 
 
 def adopt_orphans() -> None:

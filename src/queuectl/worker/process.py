@@ -38,9 +38,11 @@ class CannotStart(Exception):
 class Run:
     """A live execution of a claimed job, from start to the end of its processes."""
 
-    def __init__(self, claim: Claim, worker_id: str, home: int, log_dir: str, config: Config) -> None:
+    def __init__(
+        self, claim: Claim, worker_id: str, home: int, log_dir: str, config: Config, queue: str = ""
+    ) -> None:
         self.claim = claim
-        self.tag = tag_of(worker_id, claim)
+        self.tag = tag_of(worker_id, claim, queue)
         self.output = Output(
             logs.path_of(log_dir, claim.id),
             logs.start_mark(claim.started_at, claim.attempts + 1, worker_id),
@@ -51,7 +53,9 @@ class Run:
         self.ending: lifecycle.TimedOut | lifecycle.Cancelled | lifecycle.Interrupted | None = None
         self._kill_at = 0.0
         self._killed = False
+        self._clearing = False  # it failed by itself, and what it left is being ended
         self._status: int | None = None
+        self._duration_ms = 0
         self._cpu_ms = self._max_rss_kb = 0
         self._members: dict[int, int] = {}
         self._began = time.monotonic()
@@ -89,9 +93,12 @@ class Run:
                 os.close(pipe)
             raise CannotStart(_why_not(error, claim)) from error
         finally:
-            os.chdir(home)
             for pipe in ends:
                 os.close(pipe)
+            try:
+                os.chdir(home)
+            except OSError:  # we may no longer enter it; the next run says where it wants to be
+                pass
 
     def _environment(self) -> dict[str, str]:
         claim = self.claim
@@ -138,44 +145,63 @@ class Run:
         if self.ending is None:
             self.ending = why
             self._kill_at = time.monotonic() + grace
-            self._signal(signal.SIGTERM)
+            try:
+                with procfs.elbow_room():
+                    self._signal(signal.SIGTERM)
+            except OSError:  # no file handles to look with; at least the shell has been told
+                pass
 
-    def hurry(self) -> None:
-        self._kill_at = 0.0
-
-    def reaped(self, status: int, cpu_seconds: float, max_rss_kb: int) -> None:
-        """The shell has exited."""
+    def reaped(self, status: int, cpu_seconds: float, max_rss_kb: int, grace: float) -> None:
+        """The shell has exited. If it failed, what it leaves behind must go before the job may run again; only a
+        completed job may leave processes on purpose."""
         self._status = status
+        self._duration_ms = round((time.monotonic() - self._began) * 1000)
+        if status != 0 and self.ending is None:
+            self._clearing = True
+            self._kill_at = time.monotonic() + grace
+            try:
+                with procfs.elbow_room():
+                    self._signal(signal.SIGTERM)
+            except OSError:  # no file handles to look with; `over` tries again
+                pass
         self._cpu_ms = round(cpu_seconds * 1000)
         self._max_rss_kb = max_rss_kb
 
     def over(self) -> bool:
         """Has it ended? What a run left behind on purpose may stay, but nothing survives a kill."""
-        if self.ending is None:
+        if self.ending is None and not self._clearing:
             return self._status is not None
+        try:
+            with procfs.elbow_room():
+                return self._seen_off()
+        except OSError:  # no file handles to look with: it is not over until we know
+            return False
+
+    def _seen_off(self) -> bool:
         if time.monotonic() >= self._kill_at and not self._killed:
             self._signal(signal.SIGKILL)
             self._killed = True
         elif self._killed and self._status is not None:
             self._signal(signal.SIGKILL)  # whatever was started in the meantime
-        return self._status is not None and not members(self.tag, None, self._members)
+        return self._status is not None and not self._find()
 
     def _signal(self, number: int) -> None:
-        # Once the shell is reaped its pid may be anybody's: from then on only what is known or tagged is hit.
-        session = self.pid if self._status is None else None
-        self._members = members(self.tag, session, self._members)
-        if session is not None:
+        if self._status is None:  # once it is reaped its pid may be anybody's
             try:
-                os.killpg(session, number)
-            except ProcessLookupError:
+                os.killpg(self.pid, number)
+            except (ProcessLookupError, PermissionError):  # gone; or it became another user's, and is not ours to end
                 pass
-        for pid, started in self._members.items():
-            if pid != session:
+        for pid, started in self._find().items():
+            if pid != self.pid or self._status is not None:
                 signal_one(pid, started, number)
+
+    def _find(self) -> dict[int, int]:
+        self._members = members(self.tag, self.pid, self._members, leader_reaped=self._status is not None)
+        return self._members
 
     def next_deadline(self) -> float | None:
         """The moment, on the monotonic clock, at which `over` or the worker should look again."""
-        if self.ending is None:
+        if self.ending is None and not self._clearing:
             return self.deadline
         if self._killed or self._status is not None:
             return time.monotonic() + 0.02
@@ -183,7 +209,7 @@ class Run:
 
     def finish(self) -> tuple[lifecycle.Outcome, Report]:
         """Close its log and tell how it ended."""
-        duration_ms = round((time.monotonic() - self._began) * 1000)
+        duration_ms = self._duration_ms
         self._drain()
         outcome, rc = self._outcome()
         self.output.close(logs.end_mark(self.claim.started_at + duration_ms, rc, duration_ms))
@@ -206,30 +232,31 @@ class Run:
         return lifecycle.Exited(code), str(code)
 
 
-def tag_of(worker_id: str, claim: Claim) -> str:
-    """Marks every process of a run through its environment. Worker ids are random, so no stranger carries it."""
-    return f"{worker_id}:{claim.seq}:{claim.run}"
+def tag_of(worker_id: str, claim: Claim, queue: str = "") -> str:
+    """Marks every process of a run through its environment. Worker ids are random, so no stranger carries it; and
+    `queue` names the very database, so that nobody who works on a copy of it takes our processes for his."""
+    return f"{queue}:{worker_id}:{claim.seq}:{claim.run}".lstrip(":")
 
 
-def kill_survivors(tags: set[str], patience: float = 5.0) -> int:
-    """End what a dead worker's runs left behind; return when it is gone, with how many processes there were."""
-    deadline, seen = time.monotonic() + patience, set()
-    while time.monotonic() < deadline:
-        found = {pid: started for tag in tags for pid, started in members(tag, None, {}).items()}
-        if not found:
-            break
+def kill_survivors(tags: set[str], patience: float = 5.0) -> bool:
+    """End what a dead worker's runs left behind. True when it is gone; False if something will not die."""
+    deadline = time.monotonic() + patience
+    while found := {pid: started for tag in tags for pid, started in members(tag, None, {}).items()}:
+        if time.monotonic() > deadline:
+            return False
         for pid, started in found.items():
-            seen.add(pid)
             signal_one(pid, started, signal.SIGKILL)
         time.sleep(0.002)
-    return len(seen)
+    return True
 
 
-def members(tag: str, session: int | None, known: dict[int, int]) -> dict[int, int]:
-    """The live processes of a run, as pid and start time: tagged ones, those known before, their descendants,
-    and those of its session while that is surely its own. Empty where there is no /proc."""
+def members(tag: str, session: int | None, known: dict[int, int], leader_reaped: bool = False) -> dict[int, int]:
+    """The live processes of a run, as pid and start time: tagged ones, those known before, those of its session, and
+    their descendants. Empty where there is no /proc."""
     mark = f"{TAG}={tag}".encode()
     table = procfs.processes()
+    if leader_reaped and session in table:
+        session = None  # a pid is given out again only when its session is empty: this one is a stranger's
     found = {
         pid
         for pid, process in table.items()

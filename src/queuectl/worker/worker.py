@@ -1,7 +1,7 @@
 """A worker: one process, one connection, some slots, one loop.
 
 Each turn waits for something to happen, collects the runs that ended, and then makes one exchange with the
-store that settles those and claims new ones. Nothing else talks to the database.
+store that settles those and claims new ones. A heartbeat now and then looks after the rest of the household.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from queuectl import bell, lifecycle, logs, newjob
+from queuectl import bell, lifecycle, logs, newjob, procfs, times
 from queuectl.bell import Bell
 from queuectl.errors import StoreReplaced, StoreUnavailable
 from queuectl.lifecycle import Settlement
 from queuectl.model import Claim, Report
+from queuectl.states import PRUNABLE
 from queuectl.store import Store, open_store
+from queuectl.store.store import PRUNED_AT_ONCE
 from queuectl.worker.log import Log
 from queuectl.worker.process import CannotStart, Run, kill_survivors, tag_of
 
@@ -29,6 +31,7 @@ FLUSH_WITHIN = 0.05  # a settled run is on disk this many seconds later at most
 STORE_PATIENCE = 1.0  # a locked database must not keep the loop from its runs for longer
 RETRY_STORE_AFTER = 0.25
 PRUNE_EVERY = 60.0
+PRUNES_AT_ONCE = 10
 
 LEAVE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 NEVER = float("inf")
@@ -36,6 +39,10 @@ LEFT_IN_ORDER = 0
 START_AGAIN = 3
 
 T = TypeVar("T")
+
+
+class LeftWaiting(Exception):
+    """Told to leave while it waited for the database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +64,18 @@ def work(assignment: Assignment) -> int:
     log = Log(f"worker pid={os.getpid()}", assignment.chatty)
     try:
         return Worker(assignment).serve()
-    except StoreUnavailable as error:  # told to leave while it waited for the database: the next worker tidies up
-        log.tell("left without the database", reason=error.message)
+    except LeftWaiting as error:  # the next worker tidies up
+        log.tell("left without the database", reason=error)
     return LEFT_IN_ORDER
+
+
+def _open_here() -> int:
+    """The folder we were started in, for jobs that name none; we need not be allowed to read it."""
+    flags = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+    try:
+        return os.open(".", flags)
+    except OSError:
+        return os.open("/", flags)
 
 
 class Worker:
@@ -68,24 +84,28 @@ class Worker:
         self._assignment = assignment
         self._board = assignment.board
         self._log = Log(f"worker={self.id}", assignment.chatty)
-        self._home = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._home = _open_here()
+        procfs.keep_elbow_room()
         self._selector = selectors.DefaultSelector()
-        self._runs: dict[int, Run] = {}
+        self._runs: dict[int, Run] = {}  # by the job's number: a pid is free again before a killed run is over
+        self._shells: dict[int, Run] = {}  # by pid, until reaped
         self._ended: list[tuple[Claim, Settlement, Report]] = []
         self._leaving = assignment.leaving
         self._in_a_hurry = False
+        self._asked = 0  # signals to leave, so far
         self._exit_code = LEFT_IN_ORDER
         self._news = True
         self._due_at = NEVER
         self._poll_at = 0.0
         self._no_room_until = 0.0
+        self._cramped = False
         self._beat_at = 0.0
         self._prune_at = 0.0
         self._flush_at: float | None = None
         self._store_trouble = ""
         self._listen()
         self._store = self._patiently(self._open_store)
-        self._config = self._store.config()
+        self._config = self._patiently(self._store.config)
         self._bell = Bell(self._store.engine.bell_dir, self.id)
         self._selector.register(self._bell, selectors.EVENT_READ, self._heard_bell)
 
@@ -99,8 +119,9 @@ class Worker:
             end.setblocking(False)
         signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
         self._wake = wake
-        for number in (signal.SIGCHLD, *LEAVE):
-            signal.signal(number, lambda *_: None)  # its number arrives in our socket; the loop acts on it
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # it wakes the loop, that is all
+        for number in LEAVE:
+            signal.signal(number, self._count_signal)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         self._selector.register(self._signals, selectors.EVENT_READ, self._heard_signals)
         self._selector.register(self._assignment.lifeline, selectors.EVENT_READ, self._manager_died)
@@ -153,9 +174,10 @@ class Worker:
                 break
             if pid == 0:
                 break
-            if pid in self._runs:
+            if pid in self._shells:
                 self._board[self._board.tolist().index(pid)] = 0
-                self._runs[pid].reaped(status, used.ru_utime + used.ru_stime, used.ru_maxrss)
+                cpu = used.ru_utime + used.ru_stime
+                self._shells.pop(pid).reaped(status, cpu, used.ru_maxrss, self._config["kill_grace"])
         now = time.monotonic()
         for run in list(self._runs.values()):
             if run.deadline is not None and now >= run.deadline:
@@ -170,10 +192,13 @@ class Worker:
         free = self._free_slots()
         try:
             tick = self._store.tick(self.id, self._ended, free, self._assignment.queues)
+        except StoreReplaced as error:
+            self._start_over(error)
+            return
         except StoreUnavailable as error:
             self._report_trouble(error)
             if self._in_a_hurry and not self._runs:
-                raise
+                raise LeftWaiting(str(error)) from error
             self._news = False
             self._due_at = time.monotonic() + RETRY_STORE_AFTER
             return
@@ -201,7 +226,8 @@ class Worker:
     def _free_slots(self) -> int:
         if self._leaving or time.monotonic() < self._no_room_until:
             return 0
-        return self._assignment.concurrency - len(self._runs)
+        free = self._assignment.concurrency - len(self._runs)
+        return min(free, 1) if self._cramped else free  # one at a time until a start succeeds
 
     def _poll(self) -> None:
         """The net below the bell: has anything been written that nobody told us of?"""
@@ -209,24 +235,34 @@ class Worker:
         try:
             self._news = self._store.engine.changed()
         except StoreReplaced as error:
-            self._report_trouble(error)
-            self._exit_code = START_AGAIN
-            self._leave(in_a_hurry=True)
+            self._start_over(error)
         except StoreUnavailable as error:
             self._report_trouble(error)
+
+    def _start_over(self, error: StoreReplaced) -> None:
+        """What we hold open is nobody's queue any more: end what came from it, and leave the place to a successor."""
+        self._report_trouble(error)
+        self._exit_code = START_AGAIN
+        self._news = False
+        self._ended.clear()
+        self._leave(in_a_hurry=True)
 
     # -- runs --------------------------------------------------------------------------------------------
 
     def _start(self, claim: Claim) -> None:
         try:
-            run = Run(claim, self.id, self._home, self._store.engine.log_dir, self._config)
+            run = Run(
+                claim, self.id, self._home, self._store.engine.log_dir, self._config, self._store.engine.identity
+            )
         except CannotStart as error:
             self._log.tell("run not started", job=claim.id, run=claim.run, reason=error)
-            self._settle_later(claim, error.outcome, Report())
+            self._settle_later(claim, error.outcome, Report(duration_ms=0))
             if isinstance(error.outcome, lifecycle.NoRoom):
                 self._no_room_until = time.monotonic() + lifecycle.NO_ROOM_DELAY
+                self._cramped = True
             return
-        self._runs[run.pid] = run
+        self._runs[claim.seq] = self._shells[run.pid] = run
+        self._cramped = False
         self._board[self._board.tolist().index(0)] = run.pid
         for pipe in run.pipes:
             self._selector.register(pipe, selectors.EVENT_READ, lambda pipe=pipe: self._read(run, pipe))
@@ -237,7 +273,7 @@ class Worker:
             self._selector.unregister(pipe)
 
     def _finish(self, run: Run) -> None:
-        del self._runs[run.pid]
+        del self._runs[run.claim.seq]
         outcome, report = run.finish()
         if run.output.problem:
             self._log.tell("log not written", job=run.claim.id, reason=run.output.problem)
@@ -273,11 +309,14 @@ class Worker:
 
     # -- leaving -----------------------------------------------------------------------------------------
 
+    def _count_signal(self, *_: object) -> None:
+        self._asked += 1  # no more than this: it interrupts whatever the loop is doing
+
     def _heard_signals(self) -> None:
         """A first signal lets the running jobs finish, a second one ends them."""
-        for number in self._signals.recv(4096):
-            if number in LEAVE:
-                self._leave(in_a_hurry=self._leaving)
+        self._signals.recv(4096)
+        if self._asked:
+            self._leave(in_a_hurry=self._asked > 1)
 
     def _manager_died(self) -> None:
         self._selector.unregister(self._assignment.lifeline)
@@ -315,22 +354,25 @@ class Worker:
     def _recover_lost(self) -> None:
         """Put back the jobs of workers that died: first end what is left of their runs, then requeue."""
         for worker, claims in self._store.lost_workers().items():
-            killed = kill_survivors({tag_of(worker, claim) for claim in claims}) if claims else 0
+            tags = {tag_of(worker, claim, self._store.engine.identity) for claim in claims}
+            if not kill_survivors(tags):
+                self._log.tell("a lost run will not die, its job must wait", by=worker)
+                continue
+            stop, manager_pid = self._store.order_of(worker)
+            if stop and manager_pid == os.getppid():  # we are its successor, and inherit the order to leave
+                self._leave(in_a_hurry=stop == "now")
             for claim, settlement in self._store.recover(worker):
                 self._mark_lost(claim)
-                self._log.tell(
-                    "run lost", job=claim.id, run=claim.run, by=worker, next=settlement.state, killed=killed
-                )
+                self._log.tell("run lost", job=claim.id, run=claim.run, by=worker, next=settlement.state)
                 self._news = True
         bell.sweep(self._store.engine.bell_dir)
 
     def _mark_lost(self, claim: Claim) -> None:
         """Close the lost run's part of its log, if it has one."""
         path = logs.path_of(self._store.engine.log_dir, claim.id)
-        now = time.time_ns() // 1_000_000
+        now = times.now_ms()
         try:
-            if os.path.exists(path):
-                logs.append(path, logs.end_mark(now, "lost", max(0, now - claim.started_at)))
+            logs.close_run(path, claim.started_at, logs.end_mark(now, "lost", max(0, now - claim.started_at)))
         except OSError as error:
             self._log.tell("log not written", job=claim.id, reason=error)
 
@@ -344,15 +386,22 @@ class Worker:
         self._beat_at = now + self._config["lease_timeout"] / 3
         try:
             self._store.heartbeat(self.id)
+            self._news = True  # clocks may have been set, or the machine suspended, since we last asked what is due
             self._store.engine.tidy()
             self._recover_lost()
             days = self._config["retention_days"]
             if days and now >= self._prune_at:
                 self._prune_at = now + PRUNE_EVERY
-                self._store.prune(("completed", "cancelled"), days * 86400)
+                self._prune(days * 86400)
         except (StoreUnavailable, OSError) as error:
             self._report_trouble(error)
             self._beat_at = now + RETRY_STORE_AFTER
+
+    def _prune(self, age: float) -> None:
+        for _ in range(PRUNES_AT_ONCE):
+            if self._store.prune(PRUNABLE, age) < PRUNED_AT_ONCE:
+                return
+        self._prune_at = 0.0  # there is more: go on with the next beat
 
     def _flush(self) -> None:
         self._flush_at = None
@@ -368,11 +417,11 @@ class Worker:
         while True:
             try:
                 return action()
-            except StoreUnavailable as error:
+            except (StoreUnavailable, OSError) as error:
                 self._report_trouble(error)
                 self._take_in(RETRY_STORE_AFTER)
                 if self._leaving:
-                    raise
+                    raise LeftWaiting(str(error)) from error
 
     def _report_trouble(self, error: Exception | None) -> None:
         """Say once that the store has become unreachable, and once that it is back."""

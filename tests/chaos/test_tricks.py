@@ -1,0 +1,119 @@
+"""Tricks that once broke a promise."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+
+from tests.conftest import DEADLINE, eventually
+from tests.e2e.conftest import Cli
+
+BLOCKED = "while [ ! -e go ]; do sleep 0.02; done"
+
+
+def pids(q: Cli, name: str) -> list[int]:
+    path = q.folder / name
+    return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+def lives(pid: int) -> bool:
+    return os.path.exists(f"/proc/{pid}/exe")
+
+
+def test_what_a_failed_run_left_behind_is_ended_before_the_next_run(q: Cli) -> None:
+    """Only a completed job may leave processes on purpose."""
+    q.ok("worker", "start")
+    left_behind = "(setsid sh -c 'echo $$ >> left; exec sleep 1000' &)"
+    next_run = "for pid in $(cat left 2>/dev/null); do kill -0 $pid 2>/dev/null && echo $pid >> beside; done"
+    wait = "while ! [ -e left ] || [ $(wc -l < left) -lt $QUEUECTL_ATTEMPT ]; do sleep 0.01; done"
+    id = q.enqueue(f"{next_run}; {left_behind}; {wait}; exit 1", backoff_base=0, max_retries=3)
+    assert q.until(id, "dead")["exit_code"] == 1
+    assert len(pids(q, "left")) == 3
+    assert pids(q, "beside") == []
+    assert not any(lives(pid) for pid in pids(q, "left"))
+
+
+def test_a_worker_of_a_copy_leaves_the_originals_processes_alone(q: Cli) -> None:
+    q.ok("worker", "start")
+    id = q.enqueue(f"echo $$ >> running; {BLOCKED}")
+    [pid] = eventually(lambda: pids(q, "running"), "the job to run")
+    q.ok("backup", str(q.folder / "backup.db"))
+    shutil.copytree(q.db.parent, q.folder / "copy", ignore=lambda *_: ["queue.db.run"])
+    os.makedirs(q.folder / "copy" / "queue.db.run", mode=0o700)
+    for worker in q.workers():
+        os.mkfifo(q.folder / "copy" / "queue.db.run" / worker["id"])
+    (q.folder / "apart").mkdir()
+    shutil.copy(q.folder / "backup.db", q.folder / "apart" / "queue.db")
+    for copy in ("copy", "apart"):
+        db = str(q.folder / copy / "queue.db")
+        q.ok("worker", "start", "--queue", "nothing-here", "--db", db)
+        assert q.json("show", id, "--db", db)["crashes"] == 1
+        q.ok("worker", "stop", "--db", db)
+    assert lives(pid)
+    (q.folder / "go").touch()
+    assert q.until(id, "completed")["attempts"] == 0
+
+
+def test_a_database_that_was_moved_away_is_not_worked_on_any_longer(q: Cli) -> None:
+    q.ok("worker", "start")
+    running = q.enqueue(f"echo $$ >> running; {BLOCKED}")
+    waiting = q.enqueue("echo $QUEUECTL_JOB_ID >> ran")
+    eventually(lambda: pids(q, "running"), "the job to run")
+    elsewhere = q.db.with_name("elsewhere.db")
+    for name in ("", "-wal", "-shm"):
+        os.rename(f"{q.db}{name}", f"{elsewhere}{name}")
+    (q.folder / "go").touch()
+    eventually(lambda: "store unavailable" in (q.logs / "workers.log").read_text(), "the worker to notice")
+    assert not (q.folder / "ran").exists()
+    for name in ("", "-wal", "-shm"):
+        os.rename(f"{elsewhere}{name}", f"{q.db}{name}")
+    assert q.until(running, "completed")["crashes"] == 0
+    q.until(waiting, "completed")
+
+
+def test_a_stop_order_outlives_the_worker_it_was_given_to(q: Cli) -> None:
+    q.ok("worker", "start")
+    id = q.enqueue(f"echo $$ >> running; {BLOCKED}")
+    eventually(lambda: pids(q, "running"), "the job to run")
+    [worker] = q.workers()
+    stopping = q.start("worker", "stop")
+    eventually(lambda: q.workers()[0]["state"] == "stopping", "the order to arrive")
+    os.kill(worker["pid"], signal.SIGKILL)
+    assert stopping.wait(DEADLINE) == 0
+    eventually(lambda: not q.workers(), "the successor to leave, too")
+    assert q.job(id)["crashes"] == 1
+    assert q.state(id) == "pending"
+
+
+def test_a_starter_that_ignores_its_children_does_not_blind_the_manager(q: Cli) -> None:
+    assert q.shell("trap '' CHLD; queuectl worker start").code == 0
+    id = q.enqueue("[ -e once ] || { touch once; sleep 1000; }")
+    eventually((q.folder / "once").exists, "the job to run")
+    [worker] = q.workers()
+    os.kill(worker["pid"], signal.SIGKILL)
+    assert q.until(id, "completed")["crashes"] == 1
+
+
+def test_a_timeout_without_file_handles_costs_the_other_jobs_nothing(q: Cli) -> None:
+    jobs = [{"command": "echo x; sleep 1000", "timeout": 1.5, "max_retries": 1}] * 6
+    jobs += [{"command": f"echo x; {BLOCKED}"}] * 6
+    ids = q.batch(*jobs)
+    q.shell("ulimit -n 30; queuectl worker start --concurrency 20")
+    eventually(lambda: all(q.state(id) == "dead" for id in ids[:6]), "the six to time out")
+    (q.folder / "go").touch()
+    for id in ids[6:]:
+        assert q.until(id, "completed")["crashes"] == 0
+
+
+def test_a_stopped_worker_is_named_by_the_stop_that_it_does_not_answer(q: Cli) -> None:
+    q.ok("config", "set", "kill_grace", "0")
+    q.ok("worker", "start")
+    [worker] = q.workers()
+    os.kill(worker["pid"], signal.SIGSTOP)
+    try:
+        stop = q("worker", "stop", "--now")
+        assert stop.code == 124
+        assert f"pid {worker['pid']}" in stop.err
+    finally:
+        os.kill(worker["pid"], signal.SIGCONT)
