@@ -25,6 +25,7 @@ CAUGHT = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.S
 SHORT_LIFE = 1.0
 LONGEST_PAUSE = 30.0
 FORK_AGAIN_AFTER = 0.5
+HOPELESS = 5  # so many short lives in a row mean that workers do not come up
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +65,6 @@ class Manager:
         self._log.tell("started", pid=os.getpid(), workers=self._count, slots=self._concurrency)
         for _ in range(self._count):
             self._start_worker()
-        if self._ready >= 0:
-            os.close(self._ready)
-            self._ready = -1
         while self._workers or self._to_start:
             self._handle(signal.sigwait(CAUGHT))
         self._log.tell("left")
@@ -147,6 +145,9 @@ class Manager:
             return
         self._short_lives = 0 if lived >= SHORT_LIFE else self._short_lives + 1
         pause = restart_pause(self._short_lives)
+        if self._short_lives >= HOPELESS and self._ready >= 0:
+            os.close(self._ready)  # whoever waits for the workers to be ready has waited long enough
+            self._ready = -1
         self._log.tell("worker died", pid=pid, status=code, successor_in=f"{pause:g}s")
         if pause:
             self._start_later(pause)
