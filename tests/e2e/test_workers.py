@@ -27,6 +27,14 @@ from tests.e2e.conftest import (
     status_of,
 )
 
+# A pid namespace of its own; without root, inside a user namespace.
+CONTAINER = [
+    "unshare",
+    *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]),
+    "--pid",
+    "--fork",
+    "--mount-proc",
+]
 # Its first run hangs, with a child, until somebody ends it; the next one completes.
 HANGS_ONCE = "echo $$ >> pids; [ -e again ] && exit 0; touch again; sleep 1000 & echo $! >> pids; wait"
 
@@ -390,7 +398,7 @@ def test_a_foreground_worker_leaves_with_its_terminal(q: Cli) -> None:
 def test_the_manager_serves_as_process_1_of_a_container(q: Cli) -> None:
     q.ok("status")
     container = subprocess.Popen(
-        ["unshare", "--pid", "--fork", "--mount-proc", QUEUECTL, "worker", "start", "--foreground"],
+        [*CONTAINER, QUEUECTL, "worker", "start", "--foreground"],
         env=q.env, cwd=q.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     [worker] = eventually(q.workers)
@@ -413,11 +421,8 @@ def test_the_manager_serves_as_process_1_of_a_container(q: Cli) -> None:
 def test_a_container_that_was_killed_leaves_its_job_to_the_next(q: Cli) -> None:
     id = q.enqueue(HANGS_ONCE)
     inside = [
-        "unshare",
-        "--pid",
-        "--fork",
+        *CONTAINER,
         "--kill-child",
-        "--mount-proc",
         QUEUECTL,
         "worker",
         "start",
