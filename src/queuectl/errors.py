@@ -29,6 +29,10 @@ class NotFound(QueuectlError):
     http_status = 404
 
 
+def no_such_job(text: str) -> NotFound:
+    return NotFound(f'there is no job "{text}"', "see the jobs with queuectl list")
+
+
 class Conflict(QueuectlError):
     exit_code = 4
     http_status = 409

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from queuectl import __version__, newjob
+from queuectl.cli import INTERRUPTED
 from queuectl.cli.render import remember_address
 from queuectl.errors import InvalidInput, did_you_mean
 from queuectl.store import Store, open_store
@@ -98,7 +99,7 @@ def run(args: list[str]) -> int:
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.exceptions.Abort:
-        return 130
+        return INTERRUPTED
     except SystemExit:  # how click ends when whoever read our output has gone
         raise BrokenPipeError from None
     except click.exceptions.NoArgsIsHelpError as error:

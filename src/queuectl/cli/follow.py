@@ -6,10 +6,10 @@ import sys
 
 import click
 
-from queuectl import bell, logs, times
+from queuectl import logs, times
 from queuectl.cli.app import job_ids, with_store
 from queuectl.cli.render import Progress, emit_json, note, paint, visible_lines
-from queuectl.cli.submit import NO_WORKER
+from queuectl.cli.submit import mention_missing_worker
 from queuectl.errors import InvalidInput
 from queuectl.lifecycle import exit_status
 from queuectl.states import WAITING
@@ -27,7 +27,7 @@ def logs_command(store: Store, job: str, follow: bool, tail: int | None, raw: bo
     """Show what a job printed, in all its runs; live if it runs."""
     found = store.views.job(job)
     if follow and not found.finished:
-        _warn_if_nobody_works(store)
+        mention_missing_worker(store)
     printed, end = logs.read(found.log_path, tail)
     history = store.views.history(found.id)
     if follow and found.state == "processing":  # the marks of the run that goes on are still to come
@@ -60,7 +60,7 @@ def wait_command(store: Store, jobs: tuple[str, ...], everything: bool, timeout:
 
 def wait_for(store: Store, ids: list[str], timeout: float | None) -> int:
     if any(state in WAITING for state in store.views.states(ids).values()):
-        _warn_if_nobody_works(store)
+        mention_missing_worker(store)
     with Progress("Finished", len(ids), short=2) as progress:
         states = store.views.wait(ids, timeout, progress.step)
     bad = [id for id in ids if states.get(id) != "completed"]
@@ -99,8 +99,3 @@ def _show(data: bytes, raw: bool) -> None:
             paint(visible_lines(line.rstrip("\r\n")), "2" if mark else None) + "\n" * line.endswith("\n")
         )
     sys.stdout.flush()
-
-
-def _warn_if_nobody_works(store: Store) -> None:
-    if not bell.anyone(store.engine.bell_dir):
-        note(NO_WORKER)

@@ -93,7 +93,7 @@ def _answer(store: Store, job: NewJob, job_id: str, wait: bool, quiet: bool, jso
         if job.run_at is not None and job.run_at > times.now_ms():
             wait_for = times.span((job.run_at - times.now_ms()) / 1000)
             sys.stdout.write(f"It runs at {times.local(job.run_at)} (in {wait_for}).\n")
-    _mention_missing_worker(store)
+    mention_missing_worker(store)
     if wait:
         from queuectl.cli.follow import follow_to_the_end
 
@@ -101,7 +101,7 @@ def _answer(store: Store, job: NewJob, job_id: str, wait: bool, quiet: bool, jso
     return 0
 
 
-def _mention_missing_worker(store: Store) -> None:
+def mention_missing_worker(store: Store) -> None:
     if not bell.anyone(store.engine.bell_dir):
         note(NO_WORKER)
 
@@ -186,7 +186,7 @@ def _store_batch(store: Store, jobs: list[NewJob], line_of: list[int], wait: boo
         sys.stdout.write("".join(f"{id}\n" for id in ids) if quiet else _json_array(ids))
     else:
         sys.stdout.write(f"Enqueued {plural(len(ids), 'job')}.\n")
-    _mention_missing_worker(store)
+    mention_missing_worker(store)
     if wait:
         from queuectl.cli.follow import wait_for
 

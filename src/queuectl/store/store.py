@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from queuectl import bell, logs, newjob, procfs, settings
-from queuectl.errors import Conflict, Duplicate, InvalidInput, NotFound
+from queuectl.errors import Conflict, Duplicate, InvalidInput, no_such_job
 from queuectl.states import FINISHED
 from queuectl.store import statements as sql
 
@@ -302,7 +302,7 @@ class Store:
     def _locked(self, tx: Transaction, id: str) -> tuple[int, str, int, str | None]:
         found = tx.rows(sql.LOCK_JOB, {"id": id})
         if not found:
-            raise NotFound(f'there is no job "{id}"', "see the jobs with queuectl list")
+            raise no_such_job(id)
         return found[0]
 
     def stop_workers(self, ids: Sequence[str], how: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from queuectl import bell, logs, newjob
-from queuectl.errors import InvalidInput, NotFound, TimedOut
+from queuectl.errors import InvalidInput, TimedOut, no_such_job
 from queuectl.lifecycle import State
 from queuectl.model import Event, Job, Worker
 from queuectl.states import FINISHED
@@ -74,7 +74,7 @@ class Views:
                 f'"{text}" could be {found[0][0]} or {found[1][0]}', "give more of the id's characters"
             )
         if not found:
-            raise NotFound(f'there is no job "{text}"', "see the jobs with queuectl list")
+            raise no_such_job(text)
         return str(found[0][0])
 
     def job(self, text: str) -> Job:
@@ -82,7 +82,7 @@ class Views:
         with self._engine.read() as tx:
             found = tx.rows(sql.GET_JOB, {"id": id})
         if not found:  # pruned between the two reads
-            raise NotFound(f'there is no job "{text}"', "see the jobs with queuectl list")
+            raise no_such_job(text)
         return self._job(found[0])
 
     def jobs(
