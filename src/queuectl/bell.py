@@ -13,7 +13,7 @@ import time
 
 from queuectl import private, procfs
 
-_HIDDEN = "."
+_HIDDEN = "."  # no bell that can be rung has a dot in its name
 _LEFT_HIDDEN_AFTER = 60.0  # seconds after which a hidden pipe was left by a worker that died in its first moment
 _RING = os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -55,7 +55,7 @@ def ring(folder: str) -> int:
         names = os.listdir(folder)
     except OSError:  # nobody to wake; what was to be announced is stored all the same
         return 0
-    return sum(ring_one(folder, name) for name in names if not name.startswith(_HIDDEN))
+    return sum(ring_one(folder, name) for name in names if "." not in name)
 
 
 def ring_one(folder: str, worker_id: str) -> bool:
@@ -92,7 +92,7 @@ def answers(folder: str, worker_id: str, pid: int = 0, pid_started: int = 0) -> 
 def anyone(folder: str) -> bool:
     """Does any worker live?"""
     try:
-        return any(answers(folder, name) for name in os.listdir(folder))
+        return any(answers(folder, name) for name in os.listdir(folder) if "." not in name)
     except OSError:
         return False
 
@@ -103,7 +103,7 @@ def silent(folder: str) -> list[str]:
         names = os.listdir(folder)
     except FileNotFoundError:
         return []
-    return [name for name in names if _is_left(folder, name)]
+    return [name for name in names if "." not in name.removeprefix(_HIDDEN) and _is_left(folder, name)]
 
 
 def sweep(folder: str) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 # Only this means "no such process". Any other error (no file handles left, say) is raised: who cannot see must not
 # conclude that nothing is there.
@@ -47,13 +51,14 @@ class Process:
 
 
 def process(pid: int) -> Process | None:
-    """The process with this pid; None if there is none, or only a zombie."""
+    """The process with this pid; None if there is none, or only a zombie. (A process whose first thread has ended
+    looks like a zombie while its other threads go on.)"""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
     except _GONE:
         return None
-    if fields[0] in b"ZX":
+    if fields[0] in b"ZX" and int(fields[17]) <= 1:
         return None
     return Process(started=int(fields[19]), parent=int(fields[1]), session=int(fields[3]))
 
@@ -73,10 +78,26 @@ def start_time(pid: int) -> int:
     return found.started if found else 0
 
 
-def has_variable(pid: int, entry: bytes) -> bool:
-    """Was this process started with `NAME=value` in its environment?"""
+def ticks() -> int:
+    """Now, in the count of `started`."""
+    return int(time.clock_gettime(_SINCE_BOOT) * _TICKS)
+
+
+def variable(pid: int, name: bytes) -> bytes | None:
+    """What this process had in its environment under that name when it was started."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            return entry in file.read().split(b"\0")
+            entries = file.read().split(b"\0")
     except (*_GONE, PermissionError):  # another user's processes are not ours to know
-        return False
+        return None
+    return next((entry[len(name) + 1 :] for entry in entries if entry.startswith(name + b"=")), None)
+
+
+def here() -> str:
+    """Names the world in which our pids mean something: this boot of this machine, and our pid namespace."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read().strip()
+        return f"{boot} {os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return "unknown unknown"

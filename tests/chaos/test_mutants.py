@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "queuectl"
 
+# name: the file, the mechanism in it, what is put in its place, and the test that must notice
 MUTANTS = {
     "no fence": (
         "store/statements.py",
@@ -22,7 +23,7 @@ MUTANTS = {
     ),
     "no kill before the requeue": (
         "worker/worker.py",
-        "not kill_survivors(tags)",
+        "not kill_survivors(self._traces_of(worker, claims))",
         "False",
         "tests/chaos/test_crash_points.py::test_a_worker_killed_at_any_step_loses_nothing_and_overlaps_nothing"
         "[after:queuectl.worker.process:Run._start]",
@@ -39,11 +40,35 @@ MUTANTS = {
         "return False",
         "tests/unit/test_bell.py",
     ),
-    "no kill of the whole tree": (
-        "worker/process.py",
-        "or procfs.has_variable(pid, mark)",
+    "no tag in the environment": (
+        "worker/kin.py",
+        "or _tag(pid) == tag",
         "",
-        "tests/e2e/test_runs.py",
+        "tests/unit/test_process.py::test_ending_a_run_ends_its_grandchildren_in_other_sessions_too",
+    ),
+    "no board": (
+        "worker/kin.py",
+        "found = leaders |",
+        "leaders.clear()\n    found = leaders |",
+        "tests/chaos/test_hiding.py::test_hidden_processes_are_ended_before_the_job_runs_again",
+    ),
+    "no control group": (
+        "worker/kin.py",
+        "found | hidden(table, traces.group, since, traces.tags)",
+        "found",
+        "tests/chaos/test_hiding.py::test_with_a_control_group_nothing_hides",
+    ),
+    "the leftovers of a failed run stay": (
+        "worker/process.py",
+        "if status != 0 and self.ending is None:",
+        "if False:",
+        "tests/chaos/test_tricks.py::test_what_a_failed_run_left_behind_is_ended_before_the_next_run",
+    ),
+    "a copy of the queue passes for the original": (
+        "worker/kin.py",
+        'return f"{queue}:{worker_id}:{claim.seq}:{claim.run}".lstrip(":")',
+        'return f"{worker_id}:{claim.seq}:{claim.run}"',
+        "tests/chaos/test_tricks.py::test_a_worker_of_a_copy_leaves_the_originals_processes_alone",
     ),
 }
 

@@ -53,7 +53,7 @@ class FakeWorker:
         self.id = id
         self._store = store
         self._queues = queues
-        self._bell = Bell(store.engine.bell_dir, id)
+        self._bell = Bell(store.engine.run_dir, id)
         self.alive = True
         store.register(id, pid=os.getpid(), host="here", manager_pid=1, queues=queues, concurrency=100)
 

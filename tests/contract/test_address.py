@@ -71,10 +71,10 @@ def test_a_link_to_the_queue_is_the_queue(home: Path) -> None:
     store = open_store("real/queue.db")
     (home / "link.db").symlink_to(home / "real/queue.db")
     linked = open_store("link.db")
-    assert (linked.engine.url, linked.engine.log_dir, linked.engine.bell_dir) == (
+    assert (linked.engine.url, linked.engine.log_dir, linked.engine.run_dir) == (
         store.engine.url,
         store.engine.log_dir,
-        store.engine.bell_dir,
+        store.engine.run_dir,
     )
     linked.close()
     store.close()

@@ -129,7 +129,7 @@ def test_a_living_worker_whose_bell_somebody_removed_keeps_its_job(store: Store,
     enqueue(store)
     worker = hire()
     claim = worker.claim_one()
-    os.unlink(os.path.join(store.engine.bell_dir, worker.id))
+    os.unlink(os.path.join(store.engine.run_dir, worker.id))
     assert store.lost_workers() == {}
     assert store.views.workers()[0].alive
     assert worker.settle(claim)

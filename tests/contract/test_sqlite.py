@@ -124,7 +124,7 @@ def test_files_are_0600_and_folders_0700_whatever_the_umask(tmp_path: Path, mask
         store = Store(SqliteEngine(str(folder / "queue.db")))
         id = enqueue(store)
         logs.append(logs.path_of(store.engine.log_dir, id), b"secret")
-        bell = Bell(store.engine.bell_dir, "w1")
+        bell = Bell(store.engine.run_dir, "w1")
         store.engine.backup(str(folder / "copy.db"))
     modes = {str(file.relative_to(folder)): mode(file) for file in folder.rglob("*")}
     assert {name for name, bits in modes.items() if bits == 0o700} == {"logs", "queue.db.run"}

@@ -16,7 +16,8 @@ import pytest
 from queuectl.lifecycle import Cancelled, Exited, Interrupted, NoRoom, NotStarted, Outcome, Signalled, TimedOut
 from queuectl.model import Report
 from queuectl.settings import effective
-from queuectl.worker.process import TAG, CannotStart, Run, kill_survivors, members, signal_one, tag_of
+from queuectl.worker.kin import TAG, Traces, kill_survivors, members, signal_one, tag_of
+from queuectl.worker.process import CannotStart, Run
 from tests.conftest import eventually
 from tests.unit.conftest import a_claim, limited
 
@@ -151,15 +152,15 @@ def test_what_a_dead_workers_runs_left_behind_is_ended_and_nothing_else(start: S
     )
     bystander = start(f"exec sleep {FOREVER}", tag=tag_of(WORKER, other))
     [daemon] = printed_pids(survivor, 1)
-    assert kill_survivors({tag_of(WORKER, claim)})
+    assert kill_survivors(Traces(frozenset([tag_of(WORKER, claim)])))
     assert survivor.wait() == -signal.SIGKILL
     assert born(daemon) is None
     assert born(bystander.pid) is not None
 
 
 def test_there_may_be_no_survivors() -> None:
-    assert kill_survivors({f"{WORKER}:7:1"})
-    assert kill_survivors(set())
+    assert kill_survivors(Traces(frozenset([f"{WORKER}:7:1"])))
+    assert kill_survivors(Traces())
 
 
 def test_a_tag_names_the_worker_the_job_and_the_run() -> None:

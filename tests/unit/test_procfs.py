@@ -6,12 +6,14 @@ import os
 import resource
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from queuectl import procfs
+from tests.conftest import eventually
 from tests.unit.conftest import limited
 
 
@@ -41,21 +43,46 @@ def test_a_zombie_and_the_gone_are_not_there(child: subprocess.Popen[bytes]) -> 
         assert procfs.process(child.pid) is None
         assert procfs.start_time(child.pid) == 0
         assert child.pid not in procfs.processes()
-        assert not procfs.has_variable(child.pid, b"TAG=one two")
+        assert procfs.variable(child.pid, b"TAG") is None
         child.wait()
 
 
-def test_a_variable_is_the_whole_entry(child: subprocess.Popen[bytes]) -> None:
-    assert procfs.has_variable(child.pid, b"TAG=one two")
-    for other in (b"TAG=one", b"TAG=one two ", b"AG=one two", b"TAG=x", b"TAG"):
-        assert not procfs.has_variable(child.pid, other)
+def test_a_variable_is_found_by_its_whole_name(child: subprocess.Popen[bytes]) -> None:
+    assert procfs.variable(child.pid, b"TAG") == b"one two"
+    assert procfs.variable(child.pid, b"OTHER") == b"TAG=x"
+    for other in (b"TA", b"AG", b"TAGS", b"TAG=one"):
+        assert procfs.variable(child.pid, other) is None
+
+
+def test_a_process_whose_first_thread_has_ended_still_lives() -> None:
+    leave = "import ctypes, threading, time; threading.Thread(target=time.sleep, args=(1000,)).start(); "
+    leave += "ctypes.CDLL(None).pthread_exit(None)"
+    process = subprocess.Popen([sys.executable, "-c", leave])
+    try:
+        status = Path(f"/proc/{process.pid}/stat")
+        eventually(lambda: status.read_text().rpartition(")")[2].split()[0] == "Z", "its first thread to end")
+        assert process.pid in procfs.processes()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_start_falls_between_the_ticks_around_it() -> None:
+    first = procfs.ticks()
+    process = subprocess.Popen(["sleep", "1000"])
+    last = procfs.ticks()
+    try:
+        assert first <= procfs.start_time(process.pid) <= last
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_who_cannot_look_does_not_say_that_nothing_is_there(child: subprocess.Popen[bytes]) -> None:
     for look in (
         lambda: procfs.start_time(child.pid),
         procfs.processes,
-        lambda: procfs.has_variable(child.pid, b"x"),
+        lambda: procfs.variable(child.pid, b"x"),
     ):
         with limited(resource.RLIMIT_NOFILE, 3), pytest.raises(OSError, match="Too many open files"):
             look()

@@ -102,7 +102,7 @@ def _answer(store: Store, job: NewJob, job_id: str, wait: bool, quiet: bool, jso
 
 
 def mention_missing_worker(store: Store) -> None:
-    if not bell.anyone(store.engine.bell_dir):
+    if not bell.anyone(store.engine.run_dir):
         note(NO_WORKER)
 
 

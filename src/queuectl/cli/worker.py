@@ -42,7 +42,7 @@ def start(store: Store, count: int, concurrency: int, queues: tuple[str, ...], f
     """Start workers, in the background unless --foreground. More can be added by starting again."""
     store.probe()  # workers wait patiently for a database; whoever starts them wants to know at once
     names = [newjob.name("queue", queue) for queue in dict.fromkeys(queues)]
-    command = [sys.executable, "-P", "-m", "queuectl.worker.manager"]
+    command = [sys.executable, "-P", "-m", "queuectl.worker.manager", store.engine.run_dir]
     env = {**os.environ, "QUEUECTL_DB": store.engine.url}
     if foreground:
         store.close()

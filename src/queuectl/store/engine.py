@@ -44,8 +44,8 @@ class Engine(Protocol):
     identity: str
     """Names this very database: a copy of it has another."""
     log_dir: str
-    bell_dir: str
-    """Where the bells of this machine's workers hang."""
+    run_dir: str
+    """Where this machine's workers keep their bells and boards."""
 
     def write(self) -> Transaction: ...
     def read(self) -> Transaction:

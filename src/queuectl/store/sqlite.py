@@ -57,7 +57,7 @@ class SqliteEngine:
             self.path = self.url = os.path.realpath(path)
             folder = os.path.dirname(self.path)
             self.log_dir = os.path.abspath(os.environ.get("QUEUECTL_LOG_DIR") or os.path.join(folder, "logs"))
-            self.bell_dir = self.path + ".run"
+            self.run_dir = self.path + ".run"
             private.make_folder(folder)
             self._make_file()
             self.identity = self._found()
@@ -110,7 +110,7 @@ class SqliteEngine:
         return before != self._data_version
 
     def announce(self) -> int:
-        return bell.ring(self.bell_dir)
+        return bell.ring(self.run_dir)
 
     def default_cwd(self) -> str | None:
         try:
@@ -142,7 +142,7 @@ class SqliteEngine:
     def checkup(self) -> Iterator[Finding]:
         from queuectl.store import sqlite_health
 
-        return sqlite_health.checkup(self._db, self.path, self.log_dir, self.bell_dir)
+        return sqlite_health.checkup(self._db, self.path, self.log_dir, self.run_dir)
 
     def tidy(self) -> None:
         """Shrink a write-ahead log that a long reader has let grow, if nobody is in the way just now."""

@@ -29,14 +29,14 @@ LARGE_WAL = 256 * 1024 * 1024
 FIRST_SOUND_VERSION = (3, 51, 3)
 
 
-def checkup(db: apsw.Connection, path: str, log_dir: str, bell_dir: str) -> Iterator[Finding]:
+def checkup(db: apsw.Connection, path: str, log_dir: str, run_dir: str) -> Iterator[Finding]:
     yield version(apsw.sqlite_lib_version())
     yield _integrity(db)
     yield _file_system(path)
     yield from _room({path, log_dir} if os.path.isdir(log_dir) else {path})
-    yield _permissions([path, path + "-wal", path + "-shm", log_dir, bell_dir])
+    yield _permissions([path, path + "-wal", path + "-shm", log_dir, run_dir])
     yield _wal(path + "-wal")
-    yield _bells(bell_dir)
+    yield _bells(run_dir)
 
 
 def version(text: str) -> Finding:

@@ -231,7 +231,7 @@ class Store:
         from queuectl.model import Claim
 
         with self.engine.read() as tx:
-            dead = [holder[0] for holder in tx.rows(sql.HOLDERS) if not bell.answers(self.engine.bell_dir, *holder)]
+            dead = [holder[0] for holder in tx.rows(sql.HOLDERS) if not bell.answers(self.engine.run_dir, *holder)]
             return {id: [Claim(*row[:-1]) for row in tx.rows(sql.HELD_BY, {"worker": id})] for id in dead}
 
     def order_of(self, worker: str) -> tuple[str | None, int]:
@@ -361,7 +361,7 @@ class Store:
     def reset(self) -> int:
         """Delete every job with its history and log, and all settings. Refused while workers live."""
         with self.engine.write() as tx:
-            alive = [holder for holder in tx.rows(sql.HOLDERS) if bell.answers(self.engine.bell_dir, *holder)]
+            alive = [holder for holder in tx.rows(sql.HOLDERS) if bell.answers(self.engine.run_dir, *holder)]
             if alive:
                 raise Conflict(f"workers are running: {len(alive)}", "stop them first: queuectl worker stop")
             ids = [id for (id,) in tx.rows(sql.ALL_IDS)]

@@ -187,7 +187,7 @@ class Views:
                 heartbeat_at=heartbeat_at,
                 stop=stop,
                 jobs=tuple(job for holder, job in running if holder == id),
-                alive=bell.answers(self._engine.bell_dir, id, pid, pid_started),
+                alive=bell.answers(self._engine.run_dir, id, pid, pid_started),
             )
             for id, pid, pid_started, host, manager_pid, queues, concurrency, started_at, heartbeat_at, stop in rows
         ]

@@ -8,7 +8,6 @@ and buries the orphans of its workers' jobs, as PID 1 of a container must.
 from __future__ import annotations
 
 import gc
-import mmap
 import os
 import signal
 import sys
@@ -16,9 +15,10 @@ import time
 import traceback
 from dataclasses import dataclass
 
-from queuectl import procfs, store
+from queuectl import newjob, store
+from queuectl.worker import board, cgroup
+from queuectl.worker.kin import kill_once
 from queuectl.worker.log import Log
-from queuectl.worker.process import members, signal_one
 from queuectl.worker.worker import LEFT_IN_ORDER, Assignment, work
 
 CAUGHT = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM)
@@ -32,15 +32,16 @@ HOPELESS = 5  # so many short lives in a row mean that workers do not come up
 class Child:
     """A worker process, as its manager sees it."""
 
+    id: str
     started: float
-    board: memoryview  # the pids of its live runs, which it keeps up to date in shared memory
 
 
 class Manager:
     def __init__(
-        self, url: str, count: int, concurrency: int, queues: tuple[str, ...], ready: int, chatty: bool
+        self, url: str, run_dir: str, count: int, concurrency: int, queues: tuple[str, ...], ready: int, chatty: bool
     ) -> None:
         self._url = url
+        self._run_dir = run_dir
         self._count = count
         self._concurrency = concurrency
         self._queues = queues
@@ -85,15 +86,15 @@ class Manager:
                 os.kill(pid, signal.SIGTERM)
 
     def _start_worker(self) -> None:
+        id = newjob.new_id()
         try:
-            board = memoryview(mmap.mmap(-1, 4 * self._concurrency)).cast("i")
             pid = os.fork()
         except OSError as error:  # no memory or processes just now
             self._log.tell("no worker could be started, trying again", reason=error)
             self._start_later(FORK_AGAIN_AFTER)
             return
         if pid:
-            self._workers[pid] = Child(time.monotonic(), board)
+            self._workers[pid] = Child(id, time.monotonic())
             return
         code = 1
         try:
@@ -101,8 +102,8 @@ class Manager:
             os.setpgid(0, 0)  # a Ctrl-C in the terminal is for the manager to pass on, once
             code = work(
                 Assignment(
-                    self._url, self._concurrency, self._queues, self._lifeline, self._ready, self._stops > 0,
-                    board, self._log.chatty,
+                    id, self._url, self._concurrency, self._queues, self._lifeline, self._ready, self._stops > 0,
+                    self._log.chatty,
                 )
             )  # fmt: skip
         except BaseException as error:
@@ -122,33 +123,29 @@ class Manager:
             if pid == 0:
                 return
             child = self._workers.pop(pid, None)
-            if child is not None and os.waitstatus_to_exitcode(status) != LEFT_IN_ORDER:
+            if child is None:
+                continue
+            if os.waitstatus_to_exitcode(status) != LEFT_IN_ORDER:
                 try:
-                    self._end_runs(child)
-                except OSError as error:  # no file handles to look with; the successor looks again
+                    # One round, so that nothing keeps us; the successor goes on until all is gone.
+                    kill_once(board.read(board.path_of(self._run_dir, child.id)))
+                except OSError as error:  # no file handles to look with
                     self._log.tell("could not end a dead worker's runs", reason=error)
-                self._replace(pid, status, time.monotonic() - child.started)
+                self._replace(child, pid, status)
+            cgroup.remove(cgroup.path_of(child.id))
 
-    def _end_runs(self, child: Child) -> None:
-        """Kill what a dead worker was running. Its runs are our children now, so their pids cannot be anyone else's.
-        (What has left its session is found by the successor, through its environment.)"""
-        for pid in filter(None, child.board):
-            run = procfs.process(pid)
-            if run and run.parent == os.getpid() and run.session == pid:
-                for member, started in members("", session=pid, known={}).items():
-                    signal_one(member, started, signal.SIGKILL)
-
-    def _replace(self, pid: int, status: int, lived: float) -> None:
+    def _replace(self, child: Child, pid: int, status: int) -> None:
+        lived = time.monotonic() - child.started
         code = os.waitstatus_to_exitcode(status)
         if self._stops and lived < SHORT_LIFE:  # it was only to tidy up, and cannot
-            self._log.tell("worker died while stopping", pid=pid, status=code)
+            self._log.tell("worker died while stopping", worker=child.id, pid=pid, status=code)
             return
         self._short_lives = 0 if lived >= SHORT_LIFE else self._short_lives + 1
         pause = restart_pause(self._short_lives)
         if self._short_lives >= HOPELESS and self._ready >= 0:
             os.close(self._ready)  # whoever waits for the workers to be ready has waited long enough
             self._ready = -1
-        self._log.tell("worker died", pid=pid, status=code, successor_in=f"{pause:g}s")
+        self._log.tell("worker died", worker=child.id, pid=pid, status=code, successor_in=f"{pause:g}s")
         if pause:
             self._start_later(pause)
         else:
@@ -175,9 +172,10 @@ def adopt_orphans() -> None:
 
 
 def main() -> None:
-    """`python -m queuectl.worker.manager COUNT CONCURRENCY READY-FD CHATTY [QUEUE…]`; the queue is in QUEUECTL_DB."""
-    count, concurrency, ready, chatty = (int(word) for word in sys.argv[1:5])
-    manager = Manager(os.environ["QUEUECTL_DB"], count, concurrency, tuple(sys.argv[5:]), ready, bool(chatty))
+    """`… -m queuectl.worker.manager RUN-DIR COUNT CONCURRENCY READY-FD CHATTY [QUEUE…]`, with QUEUECTL_DB set."""
+    count, concurrency, ready, chatty = (int(word) for word in sys.argv[2:6])
+    url, run_dir, queues = os.environ["QUEUECTL_DB"], sys.argv[1], tuple(sys.argv[6:])
+    manager = Manager(url, run_dir, count, concurrency, queues, ready, bool(chatty))
     os._exit(manager.run())  # a terminal that is gone must not turn a good end into an error
 
 

@@ -10,9 +10,9 @@ import time
 from queuectl import lifecycle, logs, procfs
 from queuectl.model import Claim, Report
 from queuectl.settings import Config
+from queuectl.worker.kin import TAG, members, signal_one, tag_of
 from queuectl.worker.output import STREAMS, Output
 
-TAG = "QUEUECTL_RUN"
 NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 # What Python or a shell may have set to "ignored" in us must not reach the job.
 RESET = [
@@ -39,9 +39,17 @@ class Run:
     """A live execution of a claimed job, from start to the end of its processes."""
 
     def __init__(
-        self, claim: Claim, worker_id: str, home: int, log_dir: str, config: Config, queue: str = ""
+        self,
+        claim: Claim,
+        worker_id: str,
+        home: int,
+        log_dir: str,
+        config: Config,
+        queue: str = "",
+        group: str = "",  # a control group in which it is the only run
     ) -> None:
         self.claim = claim
+        self._group = group
         self.tag = tag_of(worker_id, claim, queue)
         self.output = Output(
             logs.path_of(log_dir, claim.id),
@@ -60,7 +68,9 @@ class Run:
         self._members: dict[int, int] = {}
         self._began = time.monotonic()
         self.deadline = self._began + claim.timeout_seconds if claim.timeout_seconds else None
+        first = procfs.ticks()
         self.pid = self._start(home)
+        self.born = (first, procfs.ticks())
 
     def _start(self, home: int) -> int:
         claim, ends = self.claim, []
@@ -196,7 +206,8 @@ class Run:
                 signal_one(pid, started, number)
 
     def _find(self) -> dict[int, int]:
-        self._members = members(self.tag, self.pid, self._members, leader_reaped=self._status is not None)
+        reaped = self._status is not None
+        self._members = members(self.tag, self.pid, self._members, reaped, self._group, self.born[0])
         return self._members
 
     def next_deadline(self) -> float | None:
@@ -230,59 +241,6 @@ class Run:
         if number:
             return lifecycle.Signalled(number), lifecycle.signal_label(number)
         return lifecycle.Exited(code), str(code)
-
-
-def tag_of(worker_id: str, claim: Claim, queue: str = "") -> str:
-    """Marks every process of a run through its environment. Worker ids are random, so no stranger carries it; and
-    `queue` names the very database, so that nobody who works on a copy of it takes our processes for his."""
-    return f"{queue}:{worker_id}:{claim.seq}:{claim.run}".lstrip(":")
-
-
-def kill_survivors(tags: set[str], patience: float = 5.0) -> bool:
-    """End what a dead worker's runs left behind. True when it is gone; False if something will not die."""
-    deadline = time.monotonic() + patience
-    while found := {pid: started for tag in tags for pid, started in members(tag, None, {}).items()}:
-        if time.monotonic() > deadline:
-            return False
-        for pid, started in found.items():
-            signal_one(pid, started, signal.SIGKILL)
-        time.sleep(0.002)
-    return True
-
-
-def members(tag: str, session: int | None, known: dict[int, int], leader_reaped: bool = False) -> dict[int, int]:
-    """The live processes of a run, as pid and start time: tagged ones, those known before, those of its session, and
-    their descendants. Empty where there is no /proc."""
-    mark = f"{TAG}={tag}".encode()
-    table = procfs.processes()
-    if leader_reaped and session in table:
-        session = None  # a pid is given out again only when its session is empty: this one is a stranger's
-    found = {
-        pid
-        for pid, process in table.items()
-        if known.get(pid) == process.started or process.session == session or procfs.has_variable(pid, mark)
-    }
-    grown = True
-    while grown:
-        more = {pid for pid, process in table.items() if process.parent in found} - found
-        found |= more
-        grown = bool(more)
-    return {pid: table[pid].started for pid in found}
-
-
-def signal_one(pid: int, started: int, number: int) -> None:
-    """Signal this very process: a pid that has been given to another since is left alone."""
-    try:
-        handle = os.pidfd_open(pid)
-    except (OSError, AttributeError):
-        return
-    try:
-        if procfs.start_time(pid) == started:
-            signal.pidfd_send_signal(handle, number)
-    except OSError:
-        pass
-    finally:
-        os.close(handle)
 
 
 def _why_not(error: OSError | ValueError, claim: Claim) -> lifecycle.NotStarted | lifecycle.NoRoom:

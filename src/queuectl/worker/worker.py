@@ -13,10 +13,10 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from queuectl import bell, lifecycle, logs, newjob, procfs, times
+from queuectl import bell, lifecycle, logs, procfs, times
 from queuectl.bell import Bell
 from queuectl.errors import StoreReplaced, StoreUnavailable
 from queuectl.lifecycle import Settlement
@@ -24,8 +24,11 @@ from queuectl.model import Claim, Report
 from queuectl.states import PRUNABLE
 from queuectl.store import Store, open_store
 from queuectl.store.store import PRUNED_AT_ONCE
+from queuectl.worker import board, cgroup
+from queuectl.worker.board import Board
+from queuectl.worker.kin import Traces, kill_survivors, tag_of
 from queuectl.worker.log import Log
-from queuectl.worker.process import CannotStart, Run, kill_survivors, tag_of
+from queuectl.worker.process import CannotStart, Run
 
 FLUSH_WITHIN = 0.05  # a settled run is on disk this many seconds later at most
 STORE_PATIENCE = 1.0  # a locked database must not keep the loop from its runs for longer
@@ -49,13 +52,13 @@ class LeftWaiting(Exception):
 class Assignment:
     """What the manager tells a new worker."""
 
+    id: str
     url: str
     concurrency: int
     queues: tuple[str, ...]
     lifeline: int  # a pipe that closes when the manager dies
     ready: int  # a pipe to write a byte into when registered; -1 if nobody waits
     leaving: bool  # only put things in order, claim nothing
-    board: memoryview  # shared with the manager: the pids of the live runs, 0 in a free slot
     chatty: bool
 
 
@@ -80,9 +83,8 @@ def _open_here() -> int:
 
 class Worker:
     def __init__(self, assignment: Assignment) -> None:
-        self.id = newjob.new_id()
+        self.id = assignment.id
         self._assignment = assignment
-        self._board = assignment.board
         self._log = Log(f"worker={self.id}", assignment.chatty)
         self._home = _open_here()
         procfs.keep_elbow_room()
@@ -106,7 +108,10 @@ class Worker:
         self._listen()
         self._store = self._patiently(self._open_store)
         self._config = self._patiently(self._store.config)
-        self._bell = Bell(self._store.engine.bell_dir, self.id)
+        self._group = cgroup.join(self.id)
+        engine = self._store.engine
+        self._board = Board(engine.run_dir, self.id, engine.identity, self._group)
+        self._bell = Bell(engine.run_dir, self.id)
         self._selector.register(self._bell, selectors.EVENT_READ, self._heard_bell)
 
     def _open_store(self) -> Store:
@@ -148,6 +153,7 @@ class Worker:
                 self._flush()
         self._patiently(lambda: self._store.unregister(self.id))
         self._flush()
+        self._board.remove()
         self._bell.close()
         self._store.close()
         self._log.tell("left")
@@ -175,7 +181,7 @@ class Worker:
             if pid == 0:
                 break
             if pid in self._shells:
-                self._board[self._board.tolist().index(pid)] = 0
+                self._board.unpin(pid)
                 cpu = used.ru_utime + used.ru_stime
                 self._shells.pop(pid).reaped(status, cpu, used.ru_maxrss, self._config["kill_grace"])
         now = time.monotonic()
@@ -251,9 +257,9 @@ class Worker:
 
     def _start(self, claim: Claim) -> None:
         try:
-            run = Run(
-                claim, self.id, self._home, self._store.engine.log_dir, self._config, self._store.engine.identity
-            )
+            engine = self._store.engine
+            alone = self._group if self._assignment.concurrency == 1 else ""
+            run = Run(claim, self.id, self._home, engine.log_dir, self._config, engine.identity, alone)
         except CannotStart as error:
             self._log.tell("run not started", job=claim.id, run=claim.run, reason=error)
             self._settle_later(claim, error.outcome, Report(duration_ms=0))
@@ -263,7 +269,7 @@ class Worker:
             return
         self._runs[claim.seq] = self._shells[run.pid] = run
         self._cramped = False
-        self._board[self._board.tolist().index(0)] = run.pid
+        self._board.pin(run.pid, run.tag, run.born)
         for pipe in run.pipes:
             self._selector.register(pipe, selectors.EVENT_READ, lambda pipe=pipe: self._read(run, pipe))
         self._log.mention("run started", job=claim.id, run=claim.run, pid=run.pid)
@@ -353,9 +359,9 @@ class Worker:
 
     def _recover_lost(self) -> None:
         """Put back the jobs of workers that died: first end what is left of their runs, then requeue."""
-        for worker, claims in self._store.lost_workers().items():
-            tags = {tag_of(worker, claim, self._store.engine.identity) for claim in claims}
-            if not kill_survivors(tags):
+        lost = self._store.lost_workers()
+        for worker, claims in lost.items():
+            if not kill_survivors(self._traces_of(worker, claims)):
                 self._log.tell("a lost run will not die, its job must wait", by=worker)
                 continue
             stop, manager_pid = self._store.order_of(worker)
@@ -365,7 +371,16 @@ class Worker:
                 self._mark_lost(claim)
                 self._log.tell("run lost", job=claim.id, run=claim.run, by=worker, next=settlement.state)
                 self._news = True
-        bell.sweep(self._store.engine.bell_dir)
+            board.remove(self._store.engine.run_dir, worker)
+        bell.sweep(self._store.engine.run_dir)
+        board.sweep(self._store.engine.run_dir, spare=lost)
+        cgroup.sweep(self._group)
+
+    def _traces_of(self, worker: str, claims: list[Claim]) -> Traces:
+        """What its board says, and the tags of what the store says it held."""
+        engine = self._store.engine
+        traces = board.read(board.path_of(engine.run_dir, worker), engine.identity)
+        return replace(traces, tags=traces.tags | {tag_of(worker, claim, engine.identity) for claim in claims})
 
     def _mark_lost(self, claim: Claim) -> None:
         """Close the lost run's part of its log, if it has one."""

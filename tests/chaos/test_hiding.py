@@ -1,0 +1,134 @@
+"""Processes that hide from whoever must end them: in other sessions, behind dead parents, without an environment."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from queuectl.worker import cgroup
+from tests.conftest import eventually
+from tests.e2e.conftest import Cli
+
+STAY = "sh -c 'echo $$ >> stray; exec sleep 1000'"
+WAYS = {
+    "another session": f"setsid {STAY} &",
+    "an orphan": f"( setsid {STAY} & )",
+    "no environment": f"env -i {STAY} &",
+    "a leader without an environment": f"exec env -i {STAY}",
+}
+# Only a control group tells these from strangers, once their parents are dead.
+DEEPER = {
+    "no environment, another session": f"env -i setsid {STAY} &",
+    "no environment, an orphan": f"( env -i setsid {STAY} & )",
+}
+
+
+def pids(q: Cli, name: str) -> list[int]:
+    path = q.folder / name
+    return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+def lives(pid: int) -> bool:
+    return os.path.exists(f"/proc/{pid}/exe")
+
+
+def end(*pids: int) -> None:
+    for pid in pids:
+        if lives(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def job(hide: str) -> str:
+    """Hides a process in its first run, and stays; the second run tells whom it met, and ends."""
+    met = "for pid in $(cat stray); do [ -e /proc/$pid/exe ] && echo $pid >> met; done"
+    return f"if [ -e stray ]; then {met}; exit 0; fi\n{hide}\nwhile :; do sleep 1; done"
+
+
+def need_group() -> None:
+    if not cgroup.delegated():
+        if os.environ.get("CI"):
+            pytest.fail("there is no control group to be had here")
+        pytest.skip("there is no control group to be had here")
+
+
+def hit_worker(worker: dict[str, int]) -> None:
+    os.kill(worker["pid"], signal.SIGKILL)
+
+
+def hit_everyone(worker: dict[str, int]) -> None:
+    os.kill(worker["manager_pid"], signal.SIGKILL)
+    os.kill(worker["pid"], signal.SIGKILL)
+
+
+def survive(q: Cli, hide: str, hit: Callable[[dict[str, int]], None]) -> None:
+    q.ok("worker", "start")
+    id = q.enqueue(job(hide))
+    [stray] = eventually(lambda: pids(q, "stray"), "the job to hide something")
+    try:
+        [worker] = q.workers()
+        hit(worker)
+        if hit is hit_everyone:
+            q.ok("worker", "start")
+        assert q.until(id, "completed")["crashes"] == 1
+        assert pids(q, "met") == []
+        assert not lives(stray)
+    finally:
+        end(stray)
+
+
+@pytest.mark.parametrize("hit", [hit_worker, hit_everyone])
+@pytest.mark.parametrize("way", WAYS)
+def test_hidden_processes_are_ended_before_the_job_runs_again(
+    q: Cli, way: str, hit: Callable[[dict[str, int]], None]
+) -> None:
+    q.env[cgroup.OFF] = "1"
+    survive(q, WAYS[way], hit)
+
+
+@pytest.mark.parametrize("hit", [hit_worker, hit_everyone])
+@pytest.mark.parametrize("way", [*WAYS, *DEEPER])
+def test_with_a_control_group_nothing_hides(q: Cli, way: str, hit: Callable[[dict[str, int]], None]) -> None:
+    need_group()
+    survive(q, {**WAYS, **DEEPER}[way], hit)
+
+
+def test_in_a_group_of_its_own_nothing_escapes_a_timeout(q: Cli) -> None:
+    need_group()
+    q.ok("worker", "start")
+    hide = DEEPER["no environment, an orphan"]
+    id = q.enqueue(f"{hide}\nwhile ! [ -e stray ]; do sleep 0.01; done; touch hidden; sleep 1000", max_retries=1)
+    eventually((q.folder / "hidden").exists, "the job to hide something")
+    q.ok("cancel", id)
+    q.until(id, "cancelled")
+    assert not any(lives(pid) for pid in pids(q, "stray"))
+
+
+@pytest.mark.parametrize("hide", [WAYS["an orphan"], DEEPER["no environment, an orphan"]])
+def test_what_a_completed_job_left_behind_stays_when_its_worker_is_killed(q: Cli, hide: str) -> None:
+    need_group()
+    q.ok("worker", "start")
+    q.until(q.enqueue(f"{hide}\nwhile ! [ -e stray ]; do sleep 0.01; done"), "completed")
+    id = q.enqueue("[ -e once ] || { touch once; exec sleep 1000; }")
+    eventually((q.folder / "once").exists, "the next job to run")
+    [stray] = pids(q, "stray")
+    try:
+        [worker] = q.workers()
+        hit_worker(worker)
+        assert q.until(id, "completed")["crashes"] == 1
+        assert lives(stray)
+    finally:
+        end(stray)
+
+
+def test_groups_and_boards_are_cleared_away(q: Cli) -> None:
+    need_group()
+    q.ok("worker", "start", "--count", "2")
+    ids = [worker["id"] for worker in q.workers()]
+    groups = [os.path.join(cgroup.delegated(), f"queuectl-{id}") for id in ids]
+    assert all(os.path.isdir(group) for group in groups)
+    q.ok("worker", "stop")
+    assert os.listdir(f"{q.db}.run") == []
+    eventually(lambda: not any(os.path.exists(group) for group in groups), "the groups to go")

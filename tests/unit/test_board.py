@@ -1,0 +1,91 @@
+"""The board: what a successor learns from it, and when it must not believe it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from queuectl import procfs
+from queuectl.bell import Bell
+from queuectl.worker import board
+from queuectl.worker.board import Board
+from queuectl.worker.kin import Traces, kill_survivors
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    return str(tmp_path / "run")
+
+
+def test_a_board_tells_what_is_pinned_to_it(folder: str) -> None:
+    own = Board(folder, "w1", "queue-1", "/sys/a group")
+    own.pin(11, "q:w1:1:1", (5, 6))
+    own.pin(12, "q:w1:2:1", (7, 7))
+    own.unpin(11)
+    own.pin(13, "q:w1:3:9", (8, 9))
+    expected = Traces(frozenset(["q:w1:2:1", "q:w1:3:9"]), {12: (7, 7), 13: (8, 9)}, "/sys/a group")
+    assert board.read(own.path, "queue-1") == board.read(own.path) == expected
+    own.remove()
+    assert board.read(own.path) == Traces()
+
+
+def test_a_board_does_not_grow_with_the_runs(folder: str) -> None:
+    own = Board(folder, "w1", "queue-1", "")
+    for pid in range(1, 1001):
+        own.pin(pid, "t", (1, 1))
+        if pid > 3:
+            own.unpin(pid - 3)
+    assert os.path.getsize(own.path) < 1000
+    assert board.read(own.path).leaders.keys() == {998, 999, 1000}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "queue-2 {here} ",
+        "queue-1 another-boot 4026531836 ",
+        "queue-1 {boot} 1 ",
+        "",
+        "garbage",
+    ],
+)
+def test_a_board_from_elsewhere_means_nothing(folder: str, header: str) -> None:
+    own = Board(folder, "w1", "queue-1", "")
+    own.pin(os.getpid(), "t", (0, 1 << 62))
+    path = Path(own.path)
+    _, rest = path.read_text().split("\n", 1)
+    path.write_text(header.format(here=procfs.here(), boot=procfs.here().split()[0]) + "\n" + rest)
+    assert board.read(own.path, "queue-1") == Traces()
+
+
+def test_a_pid_that_belongs_to_another_by_now_is_left_alone(folder: str) -> None:
+    stranger = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    try:
+        started = procfs.start_time(stranger.pid)
+        own = Board(folder, "w1", "queue-1", "")
+        for born in ((started - 9, started - 1), (started + 1, started + 9)):
+            own.pin(stranger.pid, "t", born)
+            assert kill_survivors(board.read(own.path))
+        assert stranger.poll() is None
+        own.pin(stranger.pid, "t", (started, started))
+        assert kill_survivors(board.read(own.path))
+        assert stranger.wait() == -9
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_only_boards_that_nobody_will_ask_for_are_swept(folder: str) -> None:
+    for id in ("alive", "lost", "new", "forgotten"):
+        Board(folder, id, "queue-1", "")
+        if id != "new":
+            os.utime(board.path_of(folder, id), (time.time() - 3600,) * 2)
+    own = Bell(folder, "alive")
+    board.sweep(folder, spare=["lost"])
+    left = {name for name in os.listdir(folder) if name.endswith(board.SUFFIX)}
+    assert left == {"alive.runs", "lost.runs", "new.runs"}
+    own.close()
