@@ -22,6 +22,10 @@ def path_of(folder: str, job_id: str) -> str:
     return os.path.join(folder, f"job_{job_id}.log")
 
 
+def lost_mark(why: str) -> bytes:
+    return f"\n--- LOST here: output that could not be written ({why}) ---\n".encode()
+
+
 def start_mark(moment: int, attempt: int, worker_id: str) -> bytes:
     return f"--- START {iso(moment)} attempt={attempt} worker={worker_id} ---\n".encode()
 

@@ -59,6 +59,14 @@ def test_the_option_comes_before_the_environment_and_that_before_the_default(
     assert place("option.db") == str(home / "option.db")
 
 
+def test_without_a_home_nothing_is_made_up(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as for a user id without an entry in passwd
+    with pytest.raises(InvalidInput, match="no home folder"):
+        open_store(None)
+    assert list(home.iterdir()) == []
+
+
 @pytest.mark.parametrize("url", ["sub/", "sqlite://", "sqlite:///", "mysql://user:secret@host/db", "http://x"])
 def test_what_names_no_database_is_refused_without_naming_secrets(url: str) -> None:
     with pytest.raises(InvalidInput) as refused:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import apsw
 import pytest
 
 from tests.conftest import DEADLINE, eventually
@@ -150,6 +151,29 @@ def test_one_worker_is_stopped_by_its_id(q: Cli) -> None:
     assert q.workers() == []
     gone(second["pid"], second["manager_pid"])
     refused(q("worker", "stop", first["id"]), 3, first["id"])
+
+
+def test_a_job_may_stop_the_workers_without_waiting_for_itself(q: Cli) -> None:
+    q.ok("worker", "start", "--count", "2")
+    id = q.enqueue(f"{QUEUECTL} worker stop")
+    assert q.until(id, "completed")["stdout"] == "Stopped 1 worker.\n"
+    assert "runs this very job" in q.json("show", id)["stderr"]
+    eventually(lambda: not q.workers(), "both to leave")
+
+
+def test_stop_also_reaches_a_worker_that_is_just_being_replaced(q: Cli) -> None:
+    q.ok("worker", "start")
+    [worker] = q.workers()
+    os.kill(worker["manager_pid"], signal.SIGSTOP)
+    os.kill(worker["pid"], signal.SIGKILL)
+    eventually(lambda: q.json("worker", "list")[0]["state"] == "lost", "the worker to be lost")
+    stopping = q.start("worker", "stop")
+    ordered = "SELECT count(*) FROM workers WHERE stop = 'drain'"
+    eventually(lambda: apsw.Connection(str(q.db)).execute(ordered).fetchone() == (1,), "the order to be given")
+    os.kill(worker["manager_pid"], signal.SIGCONT)
+    assert stopping.wait(DEADLINE) == 0
+    gone(worker["manager_pid"])
+    assert q.json("worker", "list") == []
 
 
 def test_stopping_nothing_is_no_error(q: Cli) -> None:

@@ -140,6 +140,18 @@ def test_nothing_is_written_through_a_planted_link(log: Path, tmp_path: Path) ->
     assert output.tail(0) == "hello"
 
 
+def test_a_log_goes_on_when_the_cause_of_a_gap_is_gone(log: Path) -> None:
+    output = Output(str(log), START, SMALLEST, 100)
+    output.feed(0, b"one\n")
+    with limited(resource.RLIMIT_NOFILE, 3):
+        output.flush()
+    output.feed(0, b"two\n")
+    output.close(END)
+    gap = b"\n--- LOST here: output that could not be written (Too many open files) ---\n"
+    assert log.read_bytes() == START + gap + b"two\n" + END
+    assert output.tail(0) == "one\ntwo\n"
+
+
 # -- a run's output as a whole ---------------------------------------------------------------------------
 
 

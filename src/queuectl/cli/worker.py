@@ -11,12 +11,13 @@ from typing import BinaryIO
 
 import click
 
-from queuectl import newjob, private, times
+from queuectl import newjob, private, procfs, times
 from queuectl.cli.app import json_option, jsonl_option, with_store
 from queuectl.cli.render import ago, emit_list, note, plural, say, table
 from queuectl.errors import InvalidInput, NotFound, QueuectlError, TimedOut
 from queuectl.model import Worker
 from queuectl.store import Store
+from queuectl.worker.kin import current_worker
 
 MOST_WORKERS = 1000
 ANSWER_WITHIN = 10.0  # seconds
@@ -80,8 +81,12 @@ def stop(store: Store, ids: tuple[str, ...], timeout: str | None, now: bool) -> 
         note("No workers are running.")
         return
     names = [worker.id for worker in chosen]
-    busy = sum(len(worker.jobs) for worker in chosen)
     store.stop_workers(names, "now" if now else "drain")
+    own = current_worker()
+    if own in names:
+        names.remove(own)
+        note(f"Worker {own} runs this very job and leaves after it.")
+    busy = sum(len(worker.jobs) for worker in chosen if worker.id != own)
     if busy and not now:
         limit = f" for up to {times.span(patience)}" if patience is not None else ""
         note(
@@ -96,7 +101,8 @@ def stop(store: Store, ids: tuple[str, ...], timeout: str | None, now: bool) -> 
             "no answer from " + ", ".join(f"worker {worker.id} (pid {worker.pid})" for worker in stuck),
             "if it is stopped, kill -CONT it; kill -9 it to have its jobs put back",
         )
-    say(f"Stopped {plural(len(names), 'worker')}.")
+    if names:
+        say(f"Stopped {plural(len(names), 'worker')}.")
 
 
 @worker_command.command("list")
@@ -136,7 +142,7 @@ def worker_table(workers: Sequence[Worker]) -> None:
 
 
 def _chosen(store: Store, ids: tuple[str, ...]) -> list[Worker]:
-    alive = [worker for worker in store.views.workers() if worker.alive]
+    alive = [worker for worker in store.views.workers() if _to_stop(worker)]
     if not ids:
         return alive
     chosen = []
@@ -150,9 +156,14 @@ def _chosen(store: Store, ids: tuple[str, ...]) -> list[Worker]:
     return chosen
 
 
+def _to_stop(worker: Worker) -> bool:
+    """Does it live, or is its manager about to start a successor, which inherits the order?"""
+    return worker.alive or b"queuectl.worker.manager" in procfs.command(worker.manager_pid)
+
+
 def _wait_until_gone(store: Store, ids: list[str], patience: float | None) -> bool:
     deadline = None if patience is None else time.monotonic() + patience
-    while any(worker.alive and worker.id in ids for worker in store.views.workers()):
+    while any(worker.id in ids and _to_stop(worker) for worker in store.views.workers()):
         if deadline is not None and time.monotonic() >= deadline:
             return False
         time.sleep(0.02)

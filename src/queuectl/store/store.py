@@ -389,6 +389,8 @@ def preload() -> None:
 
 def default_path() -> str:
     data = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
+    if data.startswith("~"):
+        raise InvalidInput("there is no home folder to keep the queue in", "say where: --db PATH, or set QUEUECTL_DB")
     return os.path.join(data, "queuectl", "queue.db")
 
 

@@ -35,6 +35,12 @@ def tag_of(worker_id: str, claim: Claim, queue: str = "") -> str:
     return f"{queue}:{worker_id}:{claim.seq}:{claim.run}".lstrip(":")
 
 
+def current_worker() -> str | None:
+    """The worker whose run we are part of, if any."""
+    words = os.environ.get(TAG, "").split(":")
+    return words[-3] if len(words) >= 3 else None
+
+
 def kill_survivors(traces: Traces, patience: float = 5.0) -> bool:
     """End what a dead worker's runs left behind. True when it is gone; False if something will not die."""
     deadline = time.monotonic() + patience

@@ -20,6 +20,7 @@ class Output:
         self._tails = [bytearray() for _ in range(STREAMS)]
         self._unwritten = bytearray()
         self._log: RunLog | None = None
+        self._gap = False  # something was dropped since the last write that succeeded
         self.problem: str | None = None
 
     def feed(self, stream: int, data: bytes) -> None:
@@ -31,16 +32,20 @@ class Output:
             del tail[: len(tail) - keep]
 
     def flush(self) -> None:
-        """Put on file what has come so far."""
-        if not self._unwritten or self.problem:
-            self._unwritten.clear()
+        """Put on file what has come so far. What cannot be written is dropped: a full log disk never changes a job's
+        outcome, and memory is no place to wait in."""
+        if not self._unwritten:
             return
         try:
             if self._log is None:
                 self._log = RunLog(self._path, self._start_mark, self._log_limit)
+            if self._gap:
+                self._log.write(logs.lost_mark(self.problem or ""))
+                self._gap = False
             self._log.write(bytes(self._unwritten))
-        except OSError as error:  # a full log disk never changes a job's outcome
-            self.problem = f"{self._path}: {error.strerror or error}"
+        except OSError as error:
+            self.problem = error.strerror or str(error)
+            self._gap = True
         self._unwritten.clear()
 
     def close(self, end_mark: bytes) -> None:
@@ -49,7 +54,7 @@ class Output:
             try:
                 self._log.close(end_mark)
             except OSError as error:
-                self.problem = f"{self._path}: {error.strerror or error}"
+                self.problem = error.strerror or str(error)
 
     def tail(self, stream: int) -> str:
         # PostgreSQL cannot store NUL in text; like any byte that is no UTF-8 it becomes a replacement mark.

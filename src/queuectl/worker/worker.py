@@ -282,7 +282,7 @@ class Worker:
         del self._runs[run.claim.seq]
         outcome, report = run.finish()
         if run.output.problem:
-            self._log.tell("log not written", job=run.claim.id, reason=run.output.problem)
+            self._log.tell("log not written in full", job=run.claim.id, reason=run.output.problem)
         for pipe in run.pipes:
             self._let_go(pipe)
         self._settle_later(run.claim, outcome, report)
