@@ -13,8 +13,12 @@ import time
 
 from queuectl import private, procfs
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 _HIDDEN = "."  # no bell that can be rung has a dot in its name
-_LEFT_HIDDEN_AFTER = 60.0  # seconds after which a hidden pipe was left by a worker that died in its first moment
+_NEW_FOR = 60.0  # seconds; later, what has no bell was left by a worker that died in its first moment
 _RING = os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -98,23 +102,25 @@ def anyone(folder: str) -> bool:
 
 
 def silent(folder: str) -> list[str]:
-    """The pipes of the dead."""
+    """What the dead have left here: their pipes, and what else bears their names."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
         return []
-    return [name for name in names if "." not in name.removeprefix(_HIDDEN) and _is_left(folder, name)]
+    return [name for name in names if _is_left(folder, name)]
 
 
-def sweep(folder: str) -> None:
-    """Remove the pipes of the dead."""
+def sweep(folder: str, spare: Collection[str] = ()) -> None:
+    """Remove what the dead have left, but for some that is still wanted."""
     for name in silent(folder):
-        _remove(os.path.join(folder, name))
+        if name not in spare:
+            _remove(os.path.join(folder, name))
 
 
 def _is_left(folder: str, name: str) -> bool:
-    if name.startswith(_HIDDEN):
-        return _age(os.path.join(folder, name)) > _LEFT_HIDDEN_AFTER
+    if "." in name:  # a pipe in the making, or a board: whoever it belongs to may not have a bell yet
+        old = _age(os.path.join(folder, name)) > _NEW_FOR
+        return old and not answers(folder, name.strip(_HIDDEN).partition(".")[0])
     return not answers(folder, name)
 
 

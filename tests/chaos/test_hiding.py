@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable
 
+import apsw
 import pytest
 
 from queuectl.worker import cgroup
@@ -95,7 +96,26 @@ def test_with_a_control_group_nothing_hides(q: Cli, way: str, hit: Callable[[dic
     survive(q, {**WAYS, **DEEPER}[way], hit)
 
 
-def test_in_a_group_of_its_own_nothing_escapes_a_timeout(q: Cli) -> None:
+def test_a_child_without_an_environment_does_not_outlive_the_shell_that_is_killed_with_the_worker(q: Cli) -> None:
+    """The manager adopts it, and knows its session from the board."""
+    q.env[cgroup.OFF] = "1"
+    q.ok("worker", "start")
+    shell = "if [ -e stray ]; then exit 0; fi; echo $$ > shell; "
+    id = q.enqueue(f"{shell} {WAYS['no environment']} while :; do sleep 1; done")
+    [stray] = eventually(lambda: pids(q, "stray"), "the job to hide something")
+    try:
+        [worker] = q.workers()
+        os.kill(worker["manager_pid"], signal.SIGSTOP)
+        hit_worker(worker)
+        end(*pids(q, "shell"))
+        os.kill(worker["manager_pid"], signal.SIGCONT)
+        assert q.until(id, "completed")["crashes"] == 1
+        assert not lives(stray)
+    finally:
+        end(stray)
+
+
+def test_in_a_group_of_its_own_nothing_escapes_a_cancel(q: Cli) -> None:
     need_group()
     q.ok("worker", "start")
     hide = DEEPER["no environment, an orphan"]
@@ -123,6 +143,28 @@ def test_what_a_completed_job_left_behind_stays_when_its_worker_is_killed(q: Cli
         end(stray)
 
 
+def test_what_a_completed_run_left_behind_stays_though_its_end_was_never_recorded(q: Cli) -> None:
+    need_group()
+    q.ok("worker", "start")
+    first = f"{DEEPER['no environment, an orphan']}\nwhile ! [ -e stray ]; do sleep 0.01; done"
+    q.until(q.enqueue(first), "completed")
+    [stray] = pids(q, "stray")
+    try:
+        id = q.enqueue("echo x >> runs; while [ ! -e go ]; do sleep 0.01; done")
+        eventually((q.folder / "runs").exists, "the second job to run")
+        [worker] = q.workers()
+        lock = apsw.Connection(str(q.db))
+        lock.execute("BEGIN IMMEDIATE")
+        (q.folder / "go").touch()
+        eventually(lambda: "store unavailable" in (q.logs / "workers.log").read_text(), "a settle that has to wait")
+        hit_worker(worker)
+        lock.execute("ROLLBACK")
+        assert q.until(id, "completed")["crashes"] == 1
+        assert lives(stray)
+    finally:
+        end(stray)
+
+
 def test_groups_and_boards_are_cleared_away(q: Cli) -> None:
     need_group()
     q.ok("worker", "start", "--count", "2")
@@ -130,5 +172,5 @@ def test_groups_and_boards_are_cleared_away(q: Cli) -> None:
     groups = [os.path.join(cgroup.delegated(), f"queuectl-{id}") for id in ids]
     assert all(os.path.isdir(group) for group in groups)
     q.ok("worker", "stop")
-    assert os.listdir(f"{q.db}.run") == []
     eventually(lambda: not any(os.path.exists(group) for group in groups), "the groups to go")
+    assert os.listdir(f"{q.db}.run") == []

@@ -23,7 +23,7 @@ MUTANTS = {
     ),
     "no kill before the requeue": (
         "worker/worker.py",
-        "not kill_survivors(self._traces_of(worker, claims))",
+        "not kill_survivors(self._traces_of(worker, claims), patience)",
         "False",
         "tests/chaos/test_crash_points.py::test_a_worker_killed_at_any_step_loses_nothing_and_overlaps_nothing"
         "[after:queuectl.worker.process:Run._start]",
@@ -42,19 +42,19 @@ MUTANTS = {
     ),
     "no tag in the environment": (
         "worker/kin.py",
-        "or _tag(pid) == tag",
-        "",
+        "or _tag(pid) in traces.tags\n",
+        "\n",
         "tests/unit/test_process.py::test_ending_a_run_ends_its_grandchildren_in_other_sessions_too",
     ),
     "no board": (
         "worker/kin.py",
-        "found = leaders |",
-        "leaders.clear()\n    found = leaders |",
+        "sessions = leaders |",
+        "leaders.clear()\n    sessions = leaders |",
         "tests/chaos/test_hiding.py::test_hidden_processes_are_ended_before_the_job_runs_again",
     ),
     "no control group": (
         "worker/kin.py",
-        "found | hidden(table, traces.group, since, traces.tags)",
+        "found | _hidden(table, traces)",
         "found",
         "tests/chaos/test_hiding.py::test_with_a_control_group_nothing_hides",
     ),
@@ -66,7 +66,7 @@ MUTANTS = {
     ),
     "a copy of the queue passes for the original": (
         "worker/kin.py",
-        'return f"{queue}:{worker_id}:{claim.seq}:{claim.run}".lstrip(":")',
+        'return f"{database}:{worker_id}:{claim.seq}:{claim.run}"',
         'return f"{worker_id}:{claim.seq}:{claim.run}"',
         "tests/chaos/test_tricks.py::test_a_worker_of_a_copy_leaves_the_originals_processes_alone",
     ),

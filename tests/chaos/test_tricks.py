@@ -117,3 +117,42 @@ def test_a_stopped_worker_is_named_by_the_stop_that_it_does_not_answer(q: Cli) -
         assert f"pid {worker['pid']}" in stop.err
     finally:
         os.kill(worker["pid"], signal.SIGCONT)
+
+
+def test_a_database_put_in_the_place_of_another_is_served_by_the_same_workers(q: Cli) -> None:
+    q.enqueue("true")
+    q.ok("backup", str(q.folder / "backup.db"))
+    q.ok("worker", "start")
+    running = q.enqueue(f"echo $$ >> running; {BLOCKED}")
+    [pid] = eventually(lambda: pids(q, "running"), "the job to run")
+    os.rename(q.folder / "backup.db", q.db)
+    for name in ("-wal", "-shm"):
+        os.unlink(f"{q.db}{name}")
+    eventually(lambda: not lives(pid), "what came from the old database to be ended")
+    assert q("show", running).code == 3
+    q.until(q.enqueue("true"), "completed")
+
+
+def test_an_order_to_stop_is_not_inherited_by_a_stranger(q: Cli) -> None:
+    q.ok("worker", "start")
+    id = q.enqueue(f"echo $$ >> running; {BLOCKED}")
+    eventually(lambda: pids(q, "running"), "the job to run")
+    [worker] = q.workers()
+    stopping = q.start("worker", "stop")
+    eventually(lambda: q.workers()[0]["state"] == "stopping", "the order to arrive")
+    os.kill(worker["manager_pid"], signal.SIGKILL)
+    os.kill(worker["pid"], signal.SIGKILL)
+    assert stopping.wait(DEADLINE) == 0
+    (q.folder / "go").touch()
+    q.ok("worker", "start")
+    assert q.until(id, "completed")["crashes"] == 1
+    assert len(q.workers()) == 1
+
+
+def test_a_failure_stays_a_failure_though_its_leftovers_outlast_the_timeout(q: Cli) -> None:
+    q.ok("config", "set", "kill_grace", "2")
+    q.ok("worker", "start")
+    stubborn = "(trap '' TERM; touch trapped; sleep 1000; sleep 1000) &"
+    id = q.enqueue(f"{stubborn} while ! [ -e trapped ]; do sleep 0.01; done; exit 7", timeout=1, max_retries=1)
+    job = q.until(id, "dead")
+    assert (job["exit_code"], job["error"]) == (7, "exit code 7")

@@ -200,7 +200,7 @@ class Queue(RuleBasedStateMachine):
         assert {id: sorted(claim.id for claim in claims) for id, claims in found.items()} == {
             dead.id: sorted(held.job.id for held in lost)
         }
-        for claim, end in self.store.recover(dead.id):
+        for claim, end in self.store.recover(dead.id)[1]:
             job = self.jobs[claim.id]
             outcome = Cancelled() if job.cancel_requested else Lost(dead.id)
             assert end == after_run(claim, outcome, self.store.config(), 0)

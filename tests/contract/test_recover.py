@@ -17,7 +17,7 @@ from tests.contract.conftest import FakeWorker, Hire, enqueue, snapshot
 
 def recover_all(store: Store) -> list[str]:
     """What a new worker does first; the ids of the jobs it put back."""
-    return [claim.id for worker in store.lost_workers() for claim, _ in store.recover(worker)]
+    return [claim.id for worker in store.lost_workers() for claim, _ in store.recover(worker)[1]]
 
 
 def crash(store: Store, worker: FakeWorker) -> None:
@@ -57,7 +57,7 @@ def test_the_lost_worker_is_struck_off_and_what_it_held_is_told(store: Store, hi
 def test_an_idle_worker_that_died_is_struck_off_too(store: Store, hire: Hire) -> None:
     hire().die()
     assert store.lost_workers() == {"w1": []}
-    assert store.recover("w1") == []
+    assert store.recover("w1") == (None, [])
     assert store.views.workers() == []
 
 
@@ -164,7 +164,7 @@ def test_recovering_twice_changes_nothing_more(store: Store, hire: Hire) -> None
     worker.die()
     recover_all(store)
     before = snapshot(store)
-    assert store.recover("w1") == []
+    assert store.recover("w1") == (None, [])
     assert snapshot(store) == before
 
 
@@ -174,10 +174,10 @@ def test_two_that_notice_at_once_put_it_back_once(store: Store, other_store: Sto
     worker.claim_one()
     worker.die()
     seen_by_both = (store.lost_workers(), other_store.lost_workers())
-    assert len(store.recover("w1")) == 1
+    assert len(store.recover("w1")[1]) == 1
     hire("w2").claim_one()
     assert seen_by_both[1].keys() == {"w1"}
-    assert other_store.recover("w1") == []  # acting on what it saw before
+    assert other_store.recover("w1") == (None, [])  # acting on what it saw before
     job = store.views.job(id)
     assert (job.state, job.worker_id, job.crashes) == ("processing", "w2", 1)
 

@@ -132,21 +132,21 @@ def test_nothing_is_written_through_a_planted_link(log: Path, tmp_path: Path) ->
     target = tmp_path / "precious"
     target.write_bytes(b"precious")
     log.symlink_to(target)
-    output = Output(str(log), START, SMALLEST, 10)
+    output = Output(lambda: RunLog(str(log), START, SMALLEST), 10)
     output.feed(0, b"hello")
-    output.close(END)
+    output.close(lambda: END)
     assert target.read_bytes() == b"precious"
     assert output.problem
     assert output.tail(0) == "hello"
 
 
 def test_a_log_goes_on_when_the_cause_of_a_gap_is_gone(log: Path) -> None:
-    output = Output(str(log), START, SMALLEST, 100)
+    output = Output(lambda: RunLog(str(log), START, SMALLEST), 100)
     output.feed(0, b"one\n")
     with limited(resource.RLIMIT_NOFILE, 3):
         output.flush()
     output.feed(0, b"two\n")
-    output.close(END)
+    output.close(lambda: END)
     gap = b"\n--- LOST here: output that could not be written (Too many open files) ---\n"
     assert log.read_bytes() == START + gap + b"two\n" + END
     assert output.tail(0) == "one\ntwo\n"
@@ -156,13 +156,13 @@ def test_a_log_goes_on_when_the_cause_of_a_gap_is_gone(log: Path) -> None:
 
 
 def an_output(log: Path, tail: int = 10) -> Output:
-    return Output(str(log), START, SMALLEST, tail)
+    return Output(lambda: RunLog(str(log), START, SMALLEST), tail)
 
 
 def test_a_run_that_prints_nothing_makes_no_file(log: Path) -> None:
     output = an_output(log)
     output.flush()
-    output.close(END)
+    output.close(lambda: END)
     assert not log.exists()
     assert (output.tail(0), output.tail(1), output.problem) == ("", "", None)
 
@@ -171,7 +171,7 @@ def test_both_streams_go_to_the_log_in_the_order_they_came_and_have_tails_of_the
     output = an_output(log)
     for stream, data in ((0, b"out 1\n"), (1, b"err 1\n"), (0, b"out 2\n")):
         output.feed(stream, data)
-    output.close(END)
+    output.close(lambda: END)
     assert log.read_bytes() == START + b"out 1\nerr 1\nout 2\n" + END
     assert output.tail(0) == "t 1\nout 2\n"
     assert output.tail(1) == "err 1\n"
@@ -217,7 +217,7 @@ def test_a_tail_is_text_whatever_was_printed(log: Path, data: bytes | str, tail:
     st.integers(0, 3000),
 )
 def test_the_tail_is_the_last_characters_of_all_that_was_printed(chunks: list[bytes], limit: int) -> None:
-    output = Output("/nowhere/job_x.log", START, SMALLEST, limit)
+    output = Output(lambda: RunLog("/nowhere/job_x.log", START, SMALLEST), limit)
     for chunk in chunks:
         output.feed(0, chunk)
     everything = b"".join(chunks).decode("utf-8", "replace").replace("\0", "\ufffd")
@@ -234,7 +234,7 @@ def test_a_log_that_cannot_be_written_is_a_note_and_no_error(log: Path) -> None:
         output.feed(0, b"hello")
         output.flush()
         output.feed(0, b" again")
-        output.close(END)
+        output.close(lambda: END)
     assert output.problem
     assert output.tail(0) == "ello again"
 
@@ -246,7 +246,7 @@ def test_a_disk_that_fills_up_in_the_middle_keeps_what_fitted(log: Path) -> None
     with limited(resource.RLIMIT_FSIZE, log.stat().st_size):
         output.feed(0, b"two\n")
         output.flush()
-        output.close(END)
+        output.close(lambda: END)
     assert output.problem
     assert log.read_bytes() == START + b"one\n"
 
@@ -257,5 +257,5 @@ def test_a_log_that_cannot_be_written_leaves_no_descriptor_open(log: Path) -> No
     with limited(resource.RLIMIT_FSIZE, 0):
         output.feed(0, b"hello")
         output.flush()
-        output.close(END)
+        output.close(lambda: END)
     assert os.listdir("/proc/self/fd") == before

@@ -16,8 +16,8 @@ import pytest
 from queuectl.lifecycle import Cancelled, Exited, Interrupted, NoRoom, NotStarted, Outcome, Signalled, TimedOut
 from queuectl.model import Report
 from queuectl.settings import effective
-from queuectl.worker.kin import TAG, Traces, kill_survivors, members, signal_one, tag_of
-from queuectl.worker.process import CannotStart, Run
+from queuectl.worker.kin import TAG, Traces, find, kill_survivors, signal_one, tag_of
+from queuectl.worker.process import CannotStart, Run, Workplace
 from tests.conftest import eventually
 from tests.unit.conftest import a_claim, limited
 
@@ -44,6 +44,10 @@ def end(pids: dict[int, int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
+def tagged(tag: str) -> Traces:
+    return Traces(frozenset([tag]))
+
+
 @pytest.fixture
 def start() -> Iterator[Start]:
     """Start shell commands; they and what they started are gone when the test is over."""
@@ -51,7 +55,7 @@ def start() -> Iterator[Start]:
 
     def start(command: str, tag: str = "") -> subprocess.Popen[bytes]:
         tag = tag or f"{WORKER}:untagged{len(processes)}"
-        env = {**os.environ, TAG: tag}
+        env = {**os.environ, TAG.decode(): tag}
         processes[tag] = subprocess.Popen(
             ["/bin/sh", "-c", command], env=env, start_new_session=True, stdout=subprocess.PIPE
         )
@@ -59,7 +63,7 @@ def start() -> Iterator[Start]:
 
     yield start
     for tag, process in processes.items():
-        end(members(tag, None, {}))
+        end(find(tagged(tag)))
         process.wait()
         assert process.stdout
         process.stdout.close()
@@ -97,21 +101,21 @@ def test_a_process_that_is_gone_can_be_signalled_for_nothing(start: Start) -> No
 
 def test_a_tagged_process_is_found_with_its_start_time(start: Start) -> None:
     process = start(f"exec sleep {FOREVER}", tag=f"{WORKER}:1:1")
-    eventually(lambda: members(f"{WORKER}:1:1", None, {}) == {process.pid: born(process.pid)})
+    eventually(lambda: find(tagged(f"{WORKER}:1:1")) == {process.pid: born(process.pid)})
 
 
 @pytest.mark.parametrize("other", ["{}:1:11", "{}:1:", "x{}:1:1", "{}:1:1 "])
 def test_another_runs_tag_is_not_this_runs(start: Start, other: str) -> None:
     process = start(f"echo $$; exec sleep {FOREVER}", tag=other.format(WORKER))
     printed_pids(process, 1)
-    assert members(f"{WORKER}:1:1", None, {}) == {}
+    assert find(tagged(f"{WORKER}:1:1")) == {}
 
 
 def test_grandchildren_in_sessions_of_their_own_are_found(start: Start) -> None:
     daemon = f"setsid sh -c 'echo $$; exec sleep {FOREVER}'"
     process = start(f"({daemon} &); {daemon} & sleep {FOREVER}", tag=f"{WORKER}:2:1")
     pids = printed_pids(process, 2)
-    found = members(f"{WORKER}:2:1", None, {})
+    found = find(tagged(f"{WORKER}:2:1"))
     assert {process.pid, *pids} <= found.keys()
 
 
@@ -121,10 +125,10 @@ def test_a_child_that_cleared_its_environment_is_found_through_its_parent_and_it
         tag=f"{WORKER}:3:1",
     )
     pids = printed_pids(process, 2)
-    found = members(f"{WORKER}:3:1", None, {})
+    found = find(tagged(f"{WORKER}:3:1"))
     process.kill()
     process.wait()
-    in_session, known = members("", process.pid, {}), members("", None, found)
+    in_session, known = find(Traces(sessions=frozenset([process.pid]))), find(Traces(), found)
     end(found)
     assert {process.pid, *pids} <= found.keys()
     assert len(in_session.keys() & set(pids)) == 1  # one of them went into a session of its own
@@ -134,38 +138,38 @@ def test_a_child_that_cleared_its_environment_is_found_through_its_parent_and_it
 def test_a_known_pid_with_another_start_time_is_a_stranger(start: Start) -> None:
     process = start(f"exec sleep {FOREVER}")
     started = born(process.pid) or 0
-    assert members(f"{WORKER}:4:1", None, {process.pid: started + 1}) == {}
-    assert members(f"{WORKER}:4:1", None, {process.pid: started}) == {process.pid: started}
+    assert find(Traces(), {process.pid: started + 1}) == {}
+    assert find(Traces(), {process.pid: started}) == {process.pid: started}
 
 
 def test_a_zombie_is_nobodys_member(start: Start) -> None:
     process = start("exit 0", tag=f"{WORKER}:5:1")
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    assert members(f"{WORKER}:5:1", process.pid, {process.pid: 0}) == {}
+    assert find(Traces(sessions=frozenset([process.pid])), {process.pid: 0}) == {}
 
 
 def test_what_a_dead_workers_runs_left_behind_is_ended_and_nothing_else(start: Start) -> None:
     claim, other = a_claim(seq=6), a_claim(seq=61)
     survivor = start(
         f"trap '' TERM; setsid sh -c 'echo $$; exec sleep {FOREVER}' & sleep {FOREVER}; sleep {FOREVER}",
-        tag=tag_of(WORKER, claim),
+        tag=tag_of(WORKER, claim, "db"),
     )
-    bystander = start(f"exec sleep {FOREVER}", tag=tag_of(WORKER, other))
+    bystander = start(f"exec sleep {FOREVER}", tag=tag_of(WORKER, other, "db"))
     [daemon] = printed_pids(survivor, 1)
-    assert kill_survivors(Traces(frozenset([tag_of(WORKER, claim)])))
+    assert kill_survivors(tagged(tag_of(WORKER, claim, "db")), 5)
     assert survivor.wait() == -signal.SIGKILL
     assert born(daemon) is None
     assert born(bystander.pid) is not None
 
 
 def test_there_may_be_no_survivors() -> None:
-    assert kill_survivors(Traces(frozenset([f"{WORKER}:7:1"])))
-    assert kill_survivors(Traces())
+    assert kill_survivors(tagged(f"{WORKER}:7:1"), 5)
+    assert kill_survivors(Traces(), 5)
 
 
 def test_a_tag_names_the_worker_the_job_and_the_run() -> None:
-    assert tag_of("w1", a_claim(seq=12, run=3)) == "w1:12:3"
-    assert len({tag_of("w", a_claim(seq=s, run=r)) for s in (1, 11, 111) for r in (1, 11, 111)}) == 9
+    assert tag_of("w1", a_claim(seq=12, run=3), "db") == "db:w1:12:3"
+    assert len({tag_of("w", a_claim(seq=s, run=r), "db") for s in (1, 11, 111) for r in (1, 11, 111)}) == 9
 
 
 # -- a run, from its start to its end --------------------------------------------------------------------
@@ -181,7 +185,7 @@ class Stage:
 
     def run(self, command: str, **fields: object) -> Run:
         claim = a_claim(command, seq=len(self.runs) + 100, **{"cwd": str(self.folder), **fields})
-        run = Run(claim, WORKER, self.home, str(self.folder / "logs"), CONFIG)
+        run = Run(claim, Workplace(WORKER, self.home, str(self.folder / "logs")), CONFIG)
         self.runs.append(run)
         return run
 

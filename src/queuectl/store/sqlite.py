@@ -70,7 +70,7 @@ class SqliteEngine:
     def write(self) -> SqliteTransaction:
         if not self._durable:  # a worker's, open for long
             self._check_place()
-        return SqliteTransaction(self, "BEGIN IMMEDIATE")
+        return SqliteTransaction(self, "BEGIN IMMEDIATE", check_version=not self._durable)
 
     def read(self) -> SqliteTransaction:
         return SqliteTransaction(self, "BEGIN")
@@ -99,14 +99,9 @@ class SqliteEngine:
     def changed(self) -> bool:
         self._check_place()
         try:
-            version = self._db.pragma("user_version")
             before, self._data_version = self._data_version, self._db.pragma("data_version")
         except apsw.Error as error:
             raise self._explain(error) from error
-        if version != migrate.NEWEST:
-            raise StoreReplaced(
-                f'"{self.path}" was upgraded by a newer queuectl', "restart the workers with that one"
-            )
         return before != self._data_version
 
     def announce(self) -> int:
@@ -193,7 +188,7 @@ class SqliteEngine:
     def _migrate(self) -> None:
         """Bring the file to this program's schema in one transaction."""
         self._switch_to_wal()
-        with self.write():
+        with SqliteTransaction(self, "BEGIN IMMEDIATE"):
             version = self._db.pragma("user_version")  # again, now that nobody else can be at it
             for number, script in migrate.scripts_after(version, "sqlite"):
                 self._db.execute(self.text(script)[0])
@@ -273,8 +268,9 @@ class SqliteEngine:
 class SqliteTransaction:
     """One atomic unit on an SqliteEngine."""
 
-    def __init__(self, engine: SqliteEngine, begin: str) -> None:
+    def __init__(self, engine: SqliteEngine, begin: str, check_version: bool = False) -> None:
         self._engine = engine
+        self._check_version = check_version
         self._db = engine._db
         self._begin = begin
         self.now = 0
@@ -282,6 +278,10 @@ class SqliteTransaction:
     def __enter__(self) -> SqliteTransaction:
         try:
             self._db.execute(self._begin)
+            if self._check_version and self._db.pragma("user_version") != migrate.NEWEST:
+                self._db.execute("ROLLBACK")
+                path = self._engine.path
+                raise StoreReplaced(f'"{path}" was upgraded by a newer queuectl', "restart the workers with that one")
         except apsw.Error as error:
             raise self._engine._explain(error) from error
         self.now = self._engine._clock()  # after the lock is ours: time spent waiting for it has passed

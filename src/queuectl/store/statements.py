@@ -102,7 +102,7 @@ VALUES (:id, :pid, :pid_started, :host, :manager_pid, :queues, :concurrency, :no
 
 HEARTBEAT = "UPDATE workers SET heartbeat_at = :now WHERE id = :id"
 
-READ_ORDER = "SELECT stop, manager_pid FROM workers WHERE id = :id"
+READ_ORDER = "SELECT stop FROM workers WHERE id = :id"
 
 # 'now' is never taken back by a later 'drain'.
 ORDER_STOP = """

@@ -234,19 +234,15 @@ class Store:
             dead = [holder[0] for holder in tx.rows(sql.HOLDERS) if not bell.answers(self.engine.run_dir, *holder)]
             return {id: [Claim(*row[:-1]) for row in tx.rows(sql.HELD_BY, {"worker": id})] for id in dead}
 
-    def order_of(self, worker: str) -> tuple[str | None, int]:
-        """What a worker was told to do, and the manager it belongs to."""
-        with self.engine.read() as tx:
-            found = tx.rows(sql.READ_ORDER, {"id": worker})
-        return found[0] if found else (None, 0)
-
-    def recover(self, worker: str) -> list[tuple[Claim, Settlement]]:
-        """Put back what a lost worker was running and strike it off. The caller has ended its processes."""
+    def recover(self, worker: str) -> tuple[str | None, list[tuple[Claim, Settlement]]]:
+        """Put back what a lost worker was running and strike it off; the order it had, and its runs. The caller has
+        ended its processes."""
         from queuectl import lifecycle
         from queuectl.model import Claim, Report
 
         done = []
         with self.engine.write() as tx:
+            order = tx.rows(sql.READ_ORDER, {"id": worker})
             config = self._config(tx)
             for *fields, cancel_requested in tx.rows(sql.HELD_BY, {"worker": worker}):
                 claim = Claim(*fields)
@@ -256,7 +252,7 @@ class Store:
                 if self._settle(tx, worker, claim, settlement, report):
                     done.append((claim, settlement))
             tx.run(sql.UNREGISTER, {"id": worker})
-        return done
+        return order[0][0] if order else None, done
 
     # -- the operator's side -----------------------------------------------------------------------------
 

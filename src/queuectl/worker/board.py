@@ -8,44 +8,49 @@ are believed only where they mean something: in this boot, this pid namespace, a
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Collection
 
-from queuectl import bell, private, procfs
+from queuectl import private, procfs
 from queuectl.worker.kin import Traces
 
 SUFFIX = ".runs"  # the dot tells boards from bells
 _LINE = 96
-_FORGOTTEN_AFTER = 60.0
 
 
 class Board:
     """The worker's own side. What cannot be written (a full disk) is left out: the tag will have to do."""
 
-    def __init__(self, folder: str, worker_id: str, queue: str, group: str) -> None:
+    def __init__(self, folder: str, worker_id: str, database: str, group: str) -> None:
         private.make_folder(folder)
         self.path = path_of(folder, worker_id)
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        self._start = os.write(self._file, f"{queue} {procfs.here()} {group}\n".encode())
+        header = f"{database} {procfs.here()} {group}\n".encode()
+        self._start = len(header)
         self._lines: dict[int, int] = {}
         self._free: list[int] = []
+        self._put(header, 0)
 
-    def pin(self, pid: int, tag: str, born: tuple[int, int]) -> None:
-        line = self._lines[pid] = self._free.pop() if self._free else len(self._lines)
-        self._put(line, f"{pid} {born[0]} {born[1]} {tag}")
+    def pin(self, seq: int, pid: int, born: tuple[int, int], tag: str) -> None:
+        """A run of job `seq` has started."""
+        line = self._lines[seq] = self._free.pop() if self._free else len(self._lines)
+        self._put_line(line, f"{pid} {born[0]} {born[1]} {tag}")
 
-    def unpin(self, pid: int) -> None:
-        line = self._lines.pop(pid)
-        self._free.append(line)
-        self._put(line, "")
+    def unpin(self, seq: int) -> None:
+        """It has ended, and that is on record: what it left behind may stay."""
+        line = self._lines.pop(seq, None)
+        if line is not None:  # it had been started at all
+            self._free.append(line)
+            self._put_line(line, "")
 
     def remove(self) -> None:
-        _unlink(self.path)
+        remove(self.path)
         os.close(self._file)
 
-    def _put(self, line: int, text: str) -> None:
+    def _put_line(self, line: int, text: str) -> None:
+        self._put(text.ljust(_LINE - 1).encode() + b"\n", self._start + line * _LINE)
+
+    def _put(self, data: bytes, at: int) -> None:
         try:
-            os.pwrite(self._file, text.ljust(_LINE - 1).encode() + b"\n", self._start + line * _LINE)
+            os.pwrite(self._file, data, at)
         except OSError:
             pass
 
@@ -54,42 +59,28 @@ def path_of(folder: str, worker_id: str) -> str:
     return os.path.join(folder, worker_id + SUFFIX)
 
 
-def read(path: str, queue: str = "") -> Traces:
-    """What a dead worker was running. Empty if there is no board, or none that means anything here; `queue`, if it is
-    given, must be the one the board was made for."""
+def read(path: str, database: str = "") -> Traces:
+    """What a dead worker was running. Empty if there is no board, or none that means anything here; `database`, if it
+    is given, must be the one the board was made for."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            header, *lines = file.read().decode("utf-8", "replace").split("\n")
+            header, _, lines = file.read().partition(b"\n")
     except FileNotFoundError:
         return Traces()
-    made_for, place, group = _header(header)
-    if place != procfs.here() or (queue and made_for != queue):
+    made_for, _, rest = header.decode("utf-8", "replace").partition(" ")
+    place = procfs.here() + " "
+    if not rest.startswith(place) or (database and made_for != database):
         return Traces()
-    pinned = [words for line in lines if len(words := line.split()) == 4]
-    leaders = {int(pid): (int(first), int(last)) for pid, first, last, _ in pinned}
-    return Traces(frozenset(tag for *_, tag in pinned), leaders, group)
+    leaders, tags = {}, set()
+    for at in range(0, len(lines), _LINE):
+        words = lines[at : at + _LINE].decode("ascii", "replace").split()
+        if len(words) == 4 and all(word.isdigit() for word in words[:3]):  # else free, or only half written
+            leaders[int(words[0])] = (int(words[1]), int(words[2]))
+            tags.add(words[3])
+    return Traces(frozenset(tags), leaders, rest.removeprefix(place))
 
 
-def remove(folder: str, worker_id: str) -> None:
-    _unlink(path_of(folder, worker_id))
-
-
-def sweep(folder: str, spare: Collection[str]) -> None:
-    """Remove boards that nobody will ask for: of workers that died before they were known to anyone."""
-    for name in os.listdir(folder):
-        worker_id = name.removesuffix(SUFFIX)
-        if name != worker_id not in spare and not bell.answers(folder, worker_id):
-            path = os.path.join(folder, name)
-            if time.time() - os.stat(path).st_mtime > _FORGOTTEN_AFTER:
-                _unlink(path)
-
-
-def _header(text: str) -> tuple[str, str, str]:
-    queue, boot, namespace, group = text.split(" ", 3) if text.count(" ") >= 3 else ("", "", "", "")
-    return queue, f"{boot} {namespace}", group
-
-
-def _unlink(path: str) -> None:
+def remove(path: str) -> None:
     try:
         os.unlink(path)
     except FileNotFoundError:

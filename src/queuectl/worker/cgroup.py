@@ -11,20 +11,23 @@ import os
 
 _PREFIX = "queuectl-"
 OFF = "QUEUECTL_NO_CGROUP"
+ATTEMPTS = 20
 
 
 def join(worker_id: str) -> str:
     """Move into a group of our own; its path, or "" if there is none to be had."""
     group = path_of(worker_id)
-    if not group:
-        return ""
-    try:
-        os.mkdir(group)
-        _write(group, "cgroup.procs", "0")
-    except OSError:  # not ours after all; or somebody has swept it away while it was still empty
-        remove(group)
-        return ""
-    return group
+    for _ in range(ATTEMPTS if group else 0):
+        try:
+            os.mkdir(group)
+            _write(group, "cgroup.procs", "0")
+            return group
+        except FileNotFoundError:  # somebody has swept it away while it was still empty
+            continue
+        except OSError:  # not ours after all
+            remove(group)
+            break
+    return ""
 
 
 def path_of(worker_id: str) -> str:

@@ -1,4 +1,4 @@
-"""Whose process is this? Finding everything a run has started, and ending it, and nobody else.
+"""Whose process is this? Finding everything that runs have started, and ending it, and nobody else.
 
 Three marks lead to a run's processes: its tag in their environment, which children inherit; its leader's pid with the
 moment of its start, and its session; and the control group of its worker, if the system grants one.
@@ -15,7 +15,7 @@ from queuectl import procfs
 from queuectl.model import Claim
 from queuectl.worker import cgroup
 
-TAG = "QUEUECTL_RUN"
+TAG = b"QUEUECTL_RUN"
 
 Table = dict[int, procfs.Process]
 
@@ -27,21 +27,28 @@ class Traces:
     tags: frozenset[str] = frozenset()
     leaders: dict[int, tuple[int, int]] = field(default_factory=dict)  # pid: started between these two ticks
     group: str = ""  # where their worker lived, alone with its runs
+    sessions: frozenset[int] = frozenset()  # theirs for certain, even if the leader is gone
+
+    @property
+    def since(self) -> int:
+        """No process of theirs is older than this; 0 if that is not known."""
+        known = len(self.leaders) >= len(self.tags)
+        return min(first for first, _ in self.leaders.values()) if self.leaders and known else 0
 
 
-def tag_of(worker_id: str, claim: Claim, queue: str = "") -> str:
-    """Marks every process of a run through its environment. Worker ids are random, so no stranger carries it; and
-    `queue` names the very database, so that nobody who works on a copy of it takes our processes for his."""
-    return f"{queue}:{worker_id}:{claim.seq}:{claim.run}".lstrip(":")
+def tag_of(worker_id: str, claim: Claim, database: str) -> str:
+    """Marks every process of a run through its environment. Worker ids are random, so no stranger carries it; and it
+    names the very database, so that nobody who works on a copy of it takes our processes for his."""
+    return f"{database}:{worker_id}:{claim.seq}:{claim.run}"
 
 
 def current_worker() -> str | None:
     """The worker whose run we are part of, if any."""
-    words = os.environ.get(TAG, "").split(":")
+    words = os.environb.get(TAG, b"").decode("ascii", "replace").split(":")
     return words[-3] if len(words) >= 3 else None
 
 
-def kill_survivors(traces: Traces, patience: float = 5.0) -> bool:
+def kill_survivors(traces: Traces, patience: float) -> bool:
     """End what a dead worker's runs left behind. True when it is gone; False if something will not die."""
     deadline = time.monotonic() + patience
     while kill_once(traces):
@@ -51,59 +58,46 @@ def kill_survivors(traces: Traces, patience: float = 5.0) -> bool:
     return True
 
 
-def kill_once(traces: Traces) -> bool:
+def kill_once(traces: Traces, adopter: int = 0) -> bool:
     """One round of that; False if there was nothing left to end."""
     if not traces.tags and not traces.leaders:
         return False
-    found = _survivors(traces)
-    if cgroup.members(traces.group) <= found.keys():
+    found = find(traces, adopter=adopter)
+    if traces.group and cgroup.members(traces.group) <= found.keys():
         cgroup.kill(traces.group)  # all at once, even what belongs to other users
     for pid, started in found.items():
         signal_one(pid, started, signal.SIGKILL)
     return bool(found)
 
 
-def _survivors(traces: Traces) -> dict[int, int]:
-    table = procfs.processes()
+def find(traces: Traces, known: dict[int, int] = {}, adopter: int = 0) -> dict[int, int]:
+    """The live processes of these runs, as pid and start time: those the marks lead to, those `known` before, and
+    their descendants. `adopter` is the manager whose children they become when their own parents die. Empty where
+    there is no /proc."""
+    table = {pid: process for pid, process in procfs.processes().items() if process.started >= traces.since}
     leaders = {pid for pid, (first, last) in traces.leaders.items() if _is_born(table, pid, first, last)}
-    found = leaders | {pid for pid, process in table.items() if process.session in leaders}
-    found |= {pid for pid in table if _tag(pid) in traces.tags}
-    since = min((first for first, _ in traces.leaders.values()), default=0)
-    return _with_descendants(found | hidden(table, traces.group, since, traces.tags), table)
-
-
-def members(
-    tag: str,
-    session: int | None,
-    known: dict[int, int],
-    leader_reaped: bool = False,
-    group: str = "",
-    since: int = 0,
-) -> dict[int, int]:
-    """The live processes of a run, as pid and start time: tagged ones, those known before, those of its session,
-    their descendants, and what hides in the group that the run has for itself. Empty where there is no /proc."""
-    table = procfs.processes()
-    if leader_reaped and session in table:
-        session = None  # a pid is given out again only when its session is empty: this one is a stranger's
+    sessions = leaders | {pid for pid in traces.sessions if pid not in table}
     found = {
         pid
         for pid, process in table.items()
-        if known.get(pid) == process.started or process.session == session or _tag(pid) == tag
+        if known.get(pid) == process.started
+        or process.session in sessions
+        or (adopter == process.parent != 0 and process.session in traces.leaders and process.session not in table)
+        or _tag(pid) in traces.tags
     }
-    return _with_descendants(found | hidden(table, group, since, frozenset([tag])), table)
+    return _with_descendants(found | _hidden(table, traces), table)
 
 
-def hidden(table: Table, group: str, since: int, tags: frozenset[str]) -> set[int]:
-    """The processes of a group that have shed their tag. What stems from an older process, or from another run (which
-    was free to leave it behind), is not meant."""
+def _hidden(table: Table, traces: Traces) -> set[int]:
+    """The processes of the group that have shed their tag. What stems from an older process, or from another run
+    (which was free to leave it behind), is not meant."""
 
     def meant(pid: int) -> bool:
-        tag = _tag(pid)
-        if table[pid].started < since or (tag is not None and tag not in tags):
+        if pid not in table or _tag(pid) not in (None, *traces.tags):
             return False
         return table[pid].parent not in inside or meant(table[pid].parent)
 
-    inside = (cgroup.members(group) & table.keys()) - {os.getpid()}
+    inside = cgroup.members(traces.group) - {os.getpid()} if traces.since else set()
     return {pid for pid in inside if meant(pid)}
 
 
@@ -127,7 +121,7 @@ def _is_born(table: Table, pid: int, first: int, last: int) -> bool:
 
 
 def _tag(pid: int) -> str | None:
-    value = procfs.variable(pid, TAG.encode())
+    value = procfs.variable(pid, TAG)
     return None if value is None else value.decode("ascii", "replace")
 
 

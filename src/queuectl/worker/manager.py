@@ -49,7 +49,7 @@ class Manager:
         self._log = Log("manager", chatty)
         self._lifeline, self._life = os.pipe()
         self._workers: dict[int, Child] = {}
-        self._to_start = 0
+        self._to_start: list[str] = []  # the dead whose places are to be taken; "" for nobody's
         self._short_lives = 0
         self._stops = 0
 
@@ -65,7 +65,7 @@ class Manager:
         gc.freeze()  # what is loaded now stays shared with the workers
         self._log.tell("started", pid=os.getpid(), workers=self._count, slots=self._concurrency)
         for _ in range(self._count):
-            self._start_worker()
+            self._start_worker("")
         while self._workers or self._to_start:
             self._handle(signal.sigwait(CAUGHT))
         self._log.tell("left")
@@ -75,23 +75,23 @@ class Manager:
         if number == signal.SIGCHLD:
             self._bury()
         elif number == signal.SIGALRM:
-            waiting, self._to_start = self._to_start, 0
-            for _ in range(waiting):
-                self._start_worker()
+            waiting, self._to_start = self._to_start, []
+            for dead in waiting:
+                self._start_worker(dead)
         else:
             self._stops += 1
-            self._to_start = 0
+            self._to_start.clear()
             self._log.tell("asked to stop", signal=signal.Signals(number).name, times=self._stops)
             for pid in self._workers:
                 os.kill(pid, signal.SIGTERM)
 
-    def _start_worker(self) -> None:
+    def _start_worker(self, succeeds: str) -> None:
         id = newjob.new_id()
         try:
             pid = os.fork()
         except OSError as error:  # no memory or processes just now
             self._log.tell("no worker could be started, trying again", reason=error)
-            self._start_later(FORK_AGAIN_AFTER)
+            self._start_later(succeeds, FORK_AGAIN_AFTER)
             return
         if pid:
             self._workers[pid] = Child(id, time.monotonic())
@@ -103,7 +103,7 @@ class Manager:
             code = work(
                 Assignment(
                     id, self._url, self._concurrency, self._queues, self._lifeline, self._ready, self._stops > 0,
-                    self._log.chatty,
+                    succeeds, self._log.chatty,
                 )
             )  # fmt: skip
         except BaseException as error:
@@ -128,7 +128,7 @@ class Manager:
             if os.waitstatus_to_exitcode(status) != LEFT_IN_ORDER:
                 try:
                     # One round, so that nothing keeps us; the successor goes on until all is gone.
-                    kill_once(board.read(board.path_of(self._run_dir, child.id)))
+                    kill_once(board.read(board.path_of(self._run_dir, child.id)), adopter=os.getpid())
                 except OSError as error:  # no file handles to look with
                     self._log.tell("could not end a dead worker's runs", reason=error)
                 self._replace(child, pid, status)
@@ -147,12 +147,12 @@ class Manager:
             self._ready = -1
         self._log.tell("worker died", worker=child.id, pid=pid, status=code, successor_in=f"{pause:g}s")
         if pause:
-            self._start_later(pause)
+            self._start_later(child.id, pause)
         else:
-            self._start_worker()
+            self._start_worker(child.id)
 
-    def _start_later(self, seconds: float) -> None:
-        self._to_start += 1
+    def _start_later(self, succeeds: str, seconds: float) -> None:
+        self._to_start.append(succeeds)
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from queuectl import logs
 
@@ -10,12 +11,10 @@ STREAMS = 2  # standard output and standard error
 
 
 class Output:
-    """The output of one run. Its log file is made on the first byte: most runs print nothing."""
+    """The output of one run. Its log file is opened on the first byte: most runs print nothing."""
 
-    def __init__(self, path: str, start_mark: bytes, log_limit: int, tail_limit: int) -> None:
-        self._path = path
-        self._start_mark = start_mark
-        self._log_limit = log_limit
+    def __init__(self, open_log: Callable[[], RunLog], tail_limit: int) -> None:
+        self._open_log = open_log
         self._tail_limit = tail_limit
         self._tails = [bytearray() for _ in range(STREAMS)]
         self._unwritten = bytearray()
@@ -38,7 +37,7 @@ class Output:
             return
         try:
             if self._log is None:
-                self._log = RunLog(self._path, self._start_mark, self._log_limit)
+                self._log = self._open_log()
             if self._gap:
                 self._log.write(logs.lost_mark(self.problem or ""))
                 self._gap = False
@@ -48,15 +47,17 @@ class Output:
             self._gap = True
         self._unwritten.clear()
 
-    def close(self, end_mark: bytes) -> None:
+    def close(self, end_mark: Callable[[], bytes]) -> None:
         self.flush()
         if self._log is not None:
             try:
-                self._log.close(end_mark)
+                self._log.close(end_mark())
             except OSError as error:
                 self.problem = error.strerror or str(error)
 
     def tail(self, stream: int) -> str:
+        if not self._tails[stream]:
+            return ""
         # PostgreSQL cannot store NUL in text; like any byte that is no UTF-8 it becomes a replacement mark.
         text = self._tails[stream].decode("utf-8", "replace").replace("\0", "\ufffd")
         return text[-self._tail_limit :] if self._tail_limit else ""

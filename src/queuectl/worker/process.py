@@ -6,12 +6,13 @@ import errno
 import os
 import signal
 import time
+from dataclasses import dataclass, field
 
 from queuectl import lifecycle, logs, procfs
 from queuectl.model import Claim, Report
 from queuectl.settings import Config
-from queuectl.worker.kin import TAG, members, signal_one, tag_of
-from queuectl.worker.output import STREAMS, Output
+from queuectl.worker.kin import TAG, Traces, find, signal_one, tag_of
+from queuectl.worker.output import STREAMS, Output, RunLog
 
 NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 # What Python or a shell may have set to "ignored" in us must not reach the job.
@@ -35,28 +36,27 @@ class CannotStart(Exception):
         self.outcome = outcome
 
 
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """What all runs of a worker have in common."""
+
+    worker_id: str
+    home: int  # the folder of jobs that name none
+    log_dir: str
+    database: str = ""  # names this very one
+    group: str = ""  # a control group in which a run is alone with its worker
+    # As bytes, once: os.environ decodes and encodes every entry each time it is read.
+    env: dict[bytes, bytes] = field(default_factory=lambda: dict(os.environb))
+
+
 class Run:
     """A live execution of a claimed job, from start to the end of its processes."""
 
-    def __init__(
-        self,
-        claim: Claim,
-        worker_id: str,
-        home: int,
-        log_dir: str,
-        config: Config,
-        queue: str = "",
-        group: str = "",  # a control group in which it is the only run
-    ) -> None:
+    def __init__(self, claim: Claim, place: Workplace, config: Config) -> None:
         self.claim = claim
-        self._group = group
-        self.tag = tag_of(worker_id, claim, queue)
-        self.output = Output(
-            logs.path_of(log_dir, claim.id),
-            logs.start_mark(claim.started_at, claim.attempts + 1, worker_id),
-            int(config["log_max_bytes"]),
-            int(config["output_limit"]),
-        )
+        self._place = place
+        self.tag = tag_of(place.worker_id, claim, place.database)
+        self.output = Output(lambda: self._open_log(int(config["log_max_bytes"])), int(config["output_limit"]))
         self.pipes: list[int] = []
         self.ending: lifecycle.TimedOut | lifecycle.Cancelled | lifecycle.Interrupted | None = None
         self._kill_at = 0.0
@@ -66,10 +66,11 @@ class Run:
         self._duration_ms = 0
         self._cpu_ms = self._max_rss_kb = 0
         self._members: dict[int, int] = {}
+        self._session_over = False
         self._began = time.monotonic()
         self.deadline = self._began + claim.timeout_seconds if claim.timeout_seconds else None
         first = procfs.ticks()
-        self.pid = self._start(home)
+        self.pid = self._start(place.home)
         self.born = (first, procfs.ticks())
 
     def _start(self, home: int) -> int:
@@ -90,7 +91,7 @@ class Run:
                 command,
                 self._environment(),
                 file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_OPEN, 0, b"/dev/null", os.O_RDONLY, 0),
                     (os.POSIX_SPAWN_DUP2, ends[0], 1),
                     (os.POSIX_SPAWN_DUP2, ends[1], 2),
                 ],
@@ -110,18 +111,23 @@ class Run:
             except OSError:  # we may no longer enter it; the next run says where it wants to be
                 pass
 
-    def _environment(self) -> dict[str, str]:
+    def _environment(self) -> dict[bytes, bytes]:
         claim = self.claim
-        env = dict(os.environ)
+        env = self._place.env.copy()
         if claim.env:
             import json  # most jobs have no environment of their own
 
-            env.update(json.loads(claim.env))
-        env["QUEUECTL_JOB_ID"] = claim.id
-        env["QUEUECTL_ATTEMPT"] = str(claim.attempts + 1)
-        env["QUEUECTL_QUEUE"] = claim.queue
-        env[TAG] = self.tag
+            env.update((os.fsencode(name), os.fsencode(value)) for name, value in json.loads(claim.env).items())
+        env[b"QUEUECTL_JOB_ID"] = claim.id.encode()
+        env[b"QUEUECTL_ATTEMPT"] = b"%d" % (claim.attempts + 1)
+        env[b"QUEUECTL_QUEUE"] = claim.queue.encode()
+        env[TAG] = self.tag.encode()
         return env
+
+    def _open_log(self, limit: int) -> RunLog:
+        claim = self.claim
+        mark = logs.start_mark(claim.started_at, claim.attempts + 1, self._place.worker_id)
+        return RunLog(logs.path_of(self._place.log_dir, claim.id), mark, limit)
 
     # -- its output --------------------------------------------------------------------------------------
 
@@ -134,48 +140,54 @@ class Run:
         self.output.feed(self.pipes.index(pipe), data)
         return bool(data)
 
-    def _drain(self) -> None:
-        """Take what was printed before the exit. Bounded: a process left behind may go on printing for ever."""
+    def _drain(self) -> list[int]:
+        """Take what was printed before the exit, and close what is at its end; the pipes that somebody still holds.
+        Bounded: a process left behind may go on printing for ever."""
+        held = []
         for stream, pipe in enumerate(self.pipes):
             taken = 0
             while taken < DRAIN_AT_EXIT:
                 try:
                     data = os.read(pipe, 65536)
-                except OSError:  # nothing there now, or already closed at its end
+                except BlockingIOError:
+                    held.append(pipe)
                     break
                 if not data:
+                    os.close(pipe)
                     break
                 self.output.feed(stream, data)
                 taken += len(data)
+            else:
+                held.append(pipe)
+        return held
 
     # -- its end -----------------------------------------------------------------------------------------
 
     def end(self, why: lifecycle.TimedOut | lifecycle.Cancelled | lifecycle.Interrupted, grace: float) -> None:
-        """Ask everything the run started to go; `over` sees to it that it does."""
-        if self.ending is None:
+        """Ask everything the run started to go; `over` sees to it that it does. (What has failed by itself before
+        stays failed.)"""
+        if self.ending is None and not self._clearing:
             self.ending = why
-            self._kill_at = time.monotonic() + grace
-            try:
-                with procfs.elbow_room():
-                    self._signal(signal.SIGTERM)
-            except OSError:  # no file handles to look with; at least the shell has been told
-                pass
+            self._ask_to_go(grace)
 
     def reaped(self, status: int, cpu_seconds: float, max_rss_kb: int, grace: float) -> None:
         """The shell has exited. If it failed, what it leaves behind must go before the job may run again; only a
         completed job may leave processes on purpose."""
         self._status = status
         self._duration_ms = round((time.monotonic() - self._began) * 1000)
-        if status != 0 and self.ending is None:
-            self._clearing = True
-            self._kill_at = time.monotonic() + grace
-            try:
-                with procfs.elbow_room():
-                    self._signal(signal.SIGTERM)
-            except OSError:  # no file handles to look with; `over` tries again
-                pass
         self._cpu_ms = round(cpu_seconds * 1000)
         self._max_rss_kb = max_rss_kb
+        if status != 0 and self.ending is None:
+            self._clearing = True
+            self._ask_to_go(grace)
+
+    def _ask_to_go(self, grace: float) -> None:
+        self._kill_at = time.monotonic() + grace
+        try:
+            with procfs.elbow_room():
+                self._signal(signal.SIGTERM)
+        except OSError:  # no file handles to look with; `over` tries again
+            pass
 
     def over(self) -> bool:
         """Has it ended? What a run left behind on purpose may stay, but nothing survives a kill."""
@@ -206,8 +218,11 @@ class Run:
                 signal_one(pid, started, number)
 
     def _find(self) -> dict[int, int]:
-        reaped = self._status is not None
-        self._members = members(self.tag, self.pid, self._members, reaped, self._group, self.born[0])
+        sessions = frozenset() if self._session_over else frozenset([self.pid])
+        traces = Traces(frozenset([self.tag]), {self.pid: self.born}, self._place.group, sessions)
+        self._members = find(traces, self._members)
+        if self._status is not None and not self._members:
+            self._session_over = True  # its number may be given to a stranger from now on
         return self._members
 
     def next_deadline(self) -> float | None:
@@ -219,11 +234,11 @@ class Run:
         return self._kill_at
 
     def finish(self) -> tuple[lifecycle.Outcome, Report]:
-        """Close its log and tell how it ended."""
+        """Close its log and tell how it ended. What is left in `pipes` is held by a process left behind."""
         duration_ms = self._duration_ms
-        self._drain()
+        self.pipes = self._drain()
         outcome, rc = self._outcome()
-        self.output.close(logs.end_mark(self.claim.started_at + duration_ms, rc, duration_ms))
+        self.output.close(lambda: logs.end_mark(self.claim.started_at + duration_ms, rc, duration_ms))
         report = Report(duration_ms, self.output.tail(0), self.output.tail(1), self._cpu_ms, self._max_rss_kb)
         return outcome, report
 

@@ -6,12 +6,14 @@ store that settles those and claims new ones. A heartbeat now and then looks aft
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import selectors
 import signal
 import socket
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -28,14 +30,17 @@ from queuectl.worker import board, cgroup
 from queuectl.worker.board import Board
 from queuectl.worker.kin import Traces, kill_survivors, tag_of
 from queuectl.worker.log import Log
-from queuectl.worker.process import CannotStart, Run
+from queuectl.worker.process import CannotStart, Run, Workplace
 
+# What a run prints is read from this age on, in seconds, and at its end: listening costs as much as half a short run.
+LISTEN_AFTER = 0.005
 FLUSH_WITHIN = 0.05  # a settled run is on disk this many seconds later at most
 STORE_PATIENCE = 1.0  # a locked database must not keep the loop from its runs for longer
 RETRY_STORE_AFTER = 0.25
 PRUNE_EVERY = 60.0
 PRUNES_AT_ONCE = 10
 
+PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)  # waiting helps
 LEAVE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 NEVER = float("inf")
 LEFT_IN_ORDER = 0
@@ -59,6 +64,7 @@ class Assignment:
     lifeline: int  # a pipe that closes when the manager dies
     ready: int  # a pipe to write a byte into when registered; -1 if nobody waits
     leaving: bool  # only put things in order, claim nothing
+    succeeds: str  # the dead worker whose place it takes, if any
     chatty: bool
 
 
@@ -86,11 +92,11 @@ class Worker:
         self.id = assignment.id
         self._assignment = assignment
         self._log = Log(f"worker={self.id}", assignment.chatty)
-        self._home = _open_here()
         procfs.keep_elbow_room()
         self._selector = selectors.DefaultSelector()
         self._runs: dict[int, Run] = {}  # by the job's number: a pid is free again before a killed run is over
         self._shells: dict[int, Run] = {}  # by pid, until reaped
+        self._young: deque[tuple[float, Run]] = deque()  # not yet listened to, and from when on
         self._ended: list[tuple[Claim, Settlement, Report]] = []
         self._leaving = assignment.leaving
         self._in_a_hurry = False
@@ -110,8 +116,10 @@ class Worker:
         self._config = self._patiently(self._store.config)
         self._group = cgroup.join(self.id)
         engine = self._store.engine
-        self._board = Board(engine.run_dir, self.id, engine.identity, self._group)
-        self._bell = Bell(engine.run_dir, self.id)
+        alone = self._group if assignment.concurrency == 1 else ""
+        self._place = Workplace(self.id, _open_here(), engine.log_dir, engine.identity, alone)
+        self._board = self._patiently(lambda: Board(engine.run_dir, self.id, engine.identity, self._group))
+        self._bell = self._patiently(lambda: Bell(engine.run_dir, self.id))
         self._selector.register(self._bell, selectors.EVENT_READ, self._heard_bell)
 
     def _open_store(self) -> Store:
@@ -151,8 +159,9 @@ class Worker:
                 self._beat()
             if self._flush_at is not None and now >= self._flush_at:
                 self._flush()
-        self._patiently(lambda: self._store.unregister(self.id))
-        self._flush()
+        if self._exit_code == LEFT_IN_ORDER:
+            self._patiently(lambda: self._store.unregister(self.id))
+            self._flush()
         self._board.remove()
         self._bell.close()
         self._store.close()
@@ -160,11 +169,16 @@ class Worker:
         return self._exit_code
 
     def _wait(self) -> None:
+        now = time.monotonic()
+        while self._young and self._young[0][0] <= now:
+            self._listen_to(self._young.popleft()[1])
         moments = [self._due_at, self._poll_at, self._beat_at]
         if self._flush_at is not None:
             moments.append(self._flush_at)
         moments += [moment for run in self._runs.values() if (moment := run.next_deadline()) is not None]
-        timeout = 0.0 if self._news else max(0.0, min(moments) - time.monotonic())
+        if self._young:
+            moments.append(self._young[0][0])
+        timeout = 0.0 if self._news else max(0.0, min(moments) - now)
         self._take_in(timeout)
 
     def _take_in(self, timeout: float) -> None:
@@ -181,7 +195,6 @@ class Worker:
             if pid == 0:
                 break
             if pid in self._shells:
-                self._board.unpin(pid)
                 cpu = used.ru_utime + used.ru_stime
                 self._shells.pop(pid).reaped(status, cpu, used.ru_maxrss, self._config["kill_grace"])
         now = time.monotonic()
@@ -212,6 +225,8 @@ class Worker:
         now = time.monotonic()
         if self._ended and self._flush_at is None:
             self._flush_at = now + FLUSH_WITHIN
+        for claim, _, _ in self._ended:
+            self._board.unpin(claim.seq)
         self._ended.clear()
         self._news = False
         self._config = tick.config
@@ -257,9 +272,7 @@ class Worker:
 
     def _start(self, claim: Claim) -> None:
         try:
-            engine = self._store.engine
-            alone = self._group if self._assignment.concurrency == 1 else ""
-            run = Run(claim, self.id, self._home, engine.log_dir, self._config, engine.identity, alone)
+            run = Run(claim, self._place, self._config)
         except CannotStart as error:
             self._log.tell("run not started", job=claim.id, run=claim.run, reason=error)
             self._settle_later(claim, error.outcome, Report(duration_ms=0))
@@ -269,10 +282,14 @@ class Worker:
             return
         self._runs[claim.seq] = self._shells[run.pid] = run
         self._cramped = False
-        self._board.pin(run.pid, run.tag, run.born)
-        for pipe in run.pipes:
-            self._selector.register(pipe, selectors.EVENT_READ, lambda pipe=pipe: self._read(run, pipe))
+        self._board.pin(claim.seq, run.pid, run.born, run.tag)
+        self._young.append((time.monotonic() + LISTEN_AFTER, run))
         self._log.mention("run started", job=claim.id, run=claim.run, pid=run.pid)
+
+    def _listen_to(self, run: Run) -> None:
+        if run.claim.seq in self._runs:
+            for pipe in run.pipes:
+                self._selector.register(pipe, selectors.EVENT_READ, lambda pipe=pipe: self._read(run, pipe))
 
     def _read(self, run: Run, pipe: int) -> None:
         if not run.read(pipe):
@@ -280,26 +297,16 @@ class Worker:
 
     def _finish(self, run: Run) -> None:
         del self._runs[run.claim.seq]
+        for pipe in run.pipes:
+            if pipe in self._selector.get_map():
+                self._selector.unregister(pipe)
         outcome, report = run.finish()
         if run.output.problem:
             self._log.tell("log not written in full", job=run.claim.id, reason=run.output.problem)
         for pipe in run.pipes:
-            self._let_go(pipe)
+            # Read on, for nothing, so that the process left behind is not killed by its own output.
+            self._selector.register(pipe, selectors.EVENT_READ, lambda pipe=pipe: self._discard(pipe))
         self._settle_later(run.claim, outcome, report)
-
-    def _let_go(self, pipe: int) -> None:
-        """Close a pipe at its end. One that a process left behind still holds is read on, for nothing, so that
-        the process is not killed by its own output."""
-        try:
-            at_end = not os.read(pipe, 65536)
-        except BlockingIOError:
-            at_end = False
-        if pipe in self._selector.get_map():
-            self._selector.unregister(pipe)
-        if at_end:
-            os.close(pipe)
-        else:
-            self._selector.register(pipe, selectors.EVENT_READ, lambda: self._discard(pipe))
 
     def _discard(self, pipe: int) -> None:
         if not os.read(pipe, 65536):
@@ -357,23 +364,21 @@ class Worker:
             self._assignment.concurrency,
         )
 
-    def _recover_lost(self) -> None:
+    def _recover_lost(self, patience: float = 5.0) -> None:
         """Put back the jobs of workers that died: first end what is left of their runs, then requeue."""
-        lost = self._store.lost_workers()
-        for worker, claims in lost.items():
-            if not kill_survivors(self._traces_of(worker, claims)):
+        for worker, claims in self._store.lost_workers().items():
+            if not kill_survivors(self._traces_of(worker, claims), patience):
                 self._log.tell("a lost run will not die, its job must wait", by=worker)
                 continue
-            stop, manager_pid = self._store.order_of(worker)
-            if stop and manager_pid == os.getppid():  # we are its successor, and inherit the order to leave
-                self._leave(in_a_hurry=stop == "now")
-            for claim, settlement in self._store.recover(worker):
+            order, recovered = self._store.recover(worker)
+            if order and worker == self._assignment.succeeds:
+                self._leave(in_a_hurry=order == "now")
+            for claim, settlement in recovered:
                 self._mark_lost(claim)
                 self._log.tell("run lost", job=claim.id, run=claim.run, by=worker, next=settlement.state)
                 self._news = True
-            board.remove(self._store.engine.run_dir, worker)
-        bell.sweep(self._store.engine.run_dir)
-        board.sweep(self._store.engine.run_dir, spare=lost)
+            board.remove(board.path_of(self._store.engine.run_dir, worker))
+        bell.sweep(self._store.engine.run_dir, spare=[worker + board.SUFFIX for worker in self._store.lost_workers()])
         cgroup.sweep(self._group)
 
     def _traces_of(self, worker: str, claims: list[Claim]) -> Traces:
@@ -403,14 +408,16 @@ class Worker:
             self._store.heartbeat(self.id)
             self._news = True  # clocks may have been set, or the machine suspended, since we last asked what is due
             self._store.engine.tidy()
-            self._recover_lost()
+            self._recover_lost(patience=0.1)  # our own runs must not wait for a stranger's to die
             days = self._config["retention_days"]
             if days and now >= self._prune_at:
                 self._prune_at = now + PRUNE_EVERY
                 self._prune(days * 86400)
-        except (StoreUnavailable, OSError) as error:
+        except StoreUnavailable as error:
             self._report_trouble(error)
             self._beat_at = now + RETRY_STORE_AFTER
+        except OSError as error:  # no file handles to look with, say
+            self._log.tell("upkeep failed", reason=error)
 
     def _prune(self, age: float) -> None:
         for _ in range(PRUNES_AT_ONCE):
@@ -433,6 +440,8 @@ class Worker:
             try:
                 return action()
             except (StoreUnavailable, OSError) as error:
+                if isinstance(error, OSError) and error.errno not in PASSING:
+                    raise
                 self._report_trouble(error)
                 self._take_in(RETRY_STORE_AFTER)
                 if self._leaving:
