@@ -45,6 +45,7 @@ workers see it at once. `max-retries` and `max_retries` are the same key. A bad 
 | --- | --- |
 | `QUEUECTL_DB` | The queue to use when `--db` is not given: a path, or `sqlite:///relative`, `sqlite:////absolute`. |
 | `QUEUECTL_LOG_DIR` | Where job logs lie; otherwise in `logs/` beside the database. |
+| `QUEUECTL_NO_CGROUP` | If set, workers make no control group of their own. |
 | `QUEUECTL_DEBUG` | Set to show the traceback of a bug in queuectl. |
 | `NO_COLOR` | Set to have no colours. |
 | `XDG_DATA_HOME` | Where the default queue lies: `queuectl/queue.db` in it (else in `~/.local/share`). |

@@ -2,7 +2,8 @@
 
 Whoever has news writes a byte into it. Whoever wants to know if the worker lives opens it for writing: the
 kernel refuses with ENXIO as soon as no process holds the reading end, so a killed worker is known to be gone
-at once, a stopped one (SIGSTOP) is known to live, and no clock and no reusable pid is involved.
+at once, a stopped one (SIGSTOP) is known to live, and no clock and no reusable pid is involved. (Only if somebody has
+removed the pipe of a living worker, its pid and start time answer instead.)
 """
 
 from __future__ import annotations

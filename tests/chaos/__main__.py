@@ -113,6 +113,7 @@ def main() -> int:
             suite("a kill at every step", "tests/chaos/test_crash_points.py"),
             suite("storage faults", "tests/chaos/test_storage.py"),
             suite("starved workers", "tests/chaos/test_resources.py"),
+            suite("processes that hide", "tests/chaos/test_hiding.py"),
             suite("tricks that once broke a promise", "tests/chaos/test_tricks.py"),
             suite("mechanisms taken out, and noticed", "tests/chaos/test_mutants.py"),
             suite("random operations against a model", "tests/contract/test_model.py"),

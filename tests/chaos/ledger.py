@@ -14,7 +14,7 @@ from pathlib import Path
 
 from queuectl.store import Store
 
-# $QUEUECTL_RUN is worker:job:run. The beats come from a grandchild that has left the session and lost its parent.
+# $QUEUECTL_RUN ends in the run's number. The beats come from a grandchild that left the session and lost its parent.
 SCRIPT = """
 say() { echo "$1 $QUEUECTL_JOB_ID ${QUEUECTL_RUN##*:}" >> "$LEDGER"; }
 say S

@@ -16,7 +16,23 @@ Need = Callable[[list[str]], None]
 
 
 def lost_by_power_cut(folder: Path, need: Need, durable: bool, jobs: int = 10) -> tuple[int, bool]:
-    """Enqueue jobs and cut the power behind the last answer: how many are lost, and is the database sound?
+    """Enqueue jobs and cut the power behind the last answer: how many are lost, and is the database sound?"""
+
+    kept = []
+
+    def enqueue(path: str) -> list[str]:
+        kept.append(store := Store(SqliteEngine(path, durable=durable)))
+        return [store.enqueue([NewJob("true")])[0] for _ in range(jobs)]
+
+    acknowledged, found, sound = after_power_cut(folder, need, enqueue)
+    return jobs - len(found.keys() & set(acknowledged)), sound
+
+
+def after_power_cut(
+    folder: Path, need: Need, work: Callable[[str], list[str]]
+) -> tuple[list[str], dict[str, str], bool]:
+    """Do some work and cut the power right behind it: what the work answered, the states of all jobs after the
+    reboot, and is the database sound? The work must keep its stores open: closing one writes it out.
 
     The image holds what the file system has handed to its disk; what only sits in memory is not in it.
     """
@@ -28,16 +44,14 @@ def lost_by_power_cut(folder: Path, need: Need, durable: bool, jobs: int = 10) -
         store = Store(SqliteEngine(str(disk / "queue.db")))
         subprocess.run(["sync", "-f", str(disk)], check=True)
         store.close()
-        store = Store(SqliteEngine(str(disk / "queue.db"), durable=durable))
-        acknowledged = [store.enqueue([NewJob("true")])[0] for _ in range(jobs)]
+        answer = work(str(disk / "queue.db"))
         shutil.copyfile(image, after)
-        store.close()
     with mounted(need, after, folder / "reboot") as disk:
         store = Store(SqliteEngine(str(disk / "queue.db")))
-        found = store.views.states(acknowledged)
+        states = {job.id: job.state for job in store.views.jobs(limit=-1)}
         sound = all(finding.ok for finding in store.engine.checkup() if finding.check == "integrity")
         store.close()
-    return jobs - len(found), sound
+    return answer, states, sound
 
 
 @contextmanager
@@ -47,4 +61,4 @@ def mounted(need: Need, image: Path, folder: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        subprocess.run(["umount", str(folder)], check=True)
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)  # the work may still hold its files

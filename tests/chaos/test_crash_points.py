@@ -137,6 +137,7 @@ def test_a_recovery_killed_at_any_step_is_taken_up_by_the_next(stage: Stage, ste
     store.close()
     stage.run("worker", "start", crash_at=step)
     finish(stage, id)
+    assert stage.crashed
 
 
 def finish(stage: Stage, id: str) -> None:

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from queuectl.lifecycle import Exited, after_run
+from queuectl.model import Report
+from queuectl.newjob import NewJob
+from queuectl.store import Store
+from queuectl.store.sqlite import SqliteEngine
 from tests.chaos.conftest import need
-from tests.chaos.powercut import lost_by_power_cut
+from tests.chaos.powercut import after_power_cut, lost_by_power_cut
 
 
 def test_acknowledged_jobs_survive_a_power_cut(tmp_path: Path) -> None:
@@ -15,4 +22,25 @@ def test_acknowledged_jobs_survive_a_power_cut(tmp_path: Path) -> None:
 def test_the_power_cut_is_real_because_without_a_sync_jobs_are_lost(tmp_path: Path) -> None:
     lost, sound = lost_by_power_cut(tmp_path, need, durable=False)
     assert lost > 0
+    assert sound
+
+
+@pytest.mark.parametrize("flushed", [True, False], ids=["flushed", "not flushed"])
+def test_what_was_settled_and_flushed_survives_a_power_cut(tmp_path: Path, flushed: bool) -> None:
+    """Without the flush it does not: the run would be repeated."""
+
+    kept = []
+
+    def run_one(path: str) -> list[str]:
+        [id] = Store(SqliteEngine(path)).enqueue([NewJob("true")])
+        kept.append(worker := Store(SqliteEngine(path, durable=False)))
+        worker.register("w1", 1, "here", 1, (), 1)
+        [claim] = worker.tick("w1", (), 1).claims
+        worker.tick("w1", [(claim, after_run(claim, Exited(0), worker.config(), 0), Report(1))])
+        if flushed:
+            worker.engine.flush()
+        return [id]
+
+    [id], states, sound = after_power_cut(tmp_path, need, run_one)
+    assert states == {id: "completed" if flushed else "pending"}
     assert sound

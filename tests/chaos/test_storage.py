@@ -47,18 +47,18 @@ def test_a_full_disk_refuses_a_job_and_takes_it_when_there_is_room(q: Cli, small
 
 def test_a_disk_that_fills_up_under_running_jobs_costs_them_nothing(q: Cli, small_disk: SmallDisk) -> None:
     q.db = small_disk("data", 4096) / "queue.db"
-    q.env["QUEUECTL_DB"] = str(q.db)
+    logs = q.folder / "logs"
+    q.env.update(QUEUECTL_DB=str(q.db), QUEUECTL_LOG_DIR=str(logs))
     id = q.enqueue(WAITING_JOB)
     q.ok("worker", "start")
     eventually(lambda: started(q), "the job to start")
     filler = fill(q.db.parent)
     (q.folder / "go").touch()
-    log = q.db.parent / "logs" / "workers.log"
     eventually(lambda: not is_running(q), "the job's process to end")
+    eventually(lambda: "is full" in (logs / "workers.log").read_text(), "a settle to fail")
     filler.unlink()
     job = q.until(id, "completed")
     assert (job["attempts"], job["crashes"]) == (0, 0)
-    assert log.exists()
 
 
 def is_running(q: Cli) -> bool:

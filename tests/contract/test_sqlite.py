@@ -163,6 +163,16 @@ def test_a_file_of_a_newer_queuectl_is_refused_untouched(path: Path) -> None:
     assert "newer queuectl" in refused(path).message
 
 
+def test_a_worker_does_no_more_work_on_a_file_that_was_upgraded_under_it(path: Path) -> None:
+    engine = SqliteEngine(str(path), durable=False)
+    with apsw.Connection(str(path)) as db:
+        db.pragma("user_version", migrate.NEWEST + 1)
+    db.close()
+    with pytest.raises(StoreReplaced, match="newer queuectl"):
+        Store(engine).tick("w1", (), 1)
+    engine.close()
+
+
 @pytest.mark.parametrize(
     "content", [b"hello", b"hello world\n" * 1000, b"\0" * 4096, b"SQLite format 3\0" + b"x" * 84]
 )

@@ -1,8 +1,8 @@
 """The manager: owns worker processes and no database, so no lock can ever hang it.
 
-It starts workers by forking itself (milliseconds, and shared memory), replaces those that die, and passes on
-signals. A new worker's first act is to put right what a dead one left behind. Being a child subreaper, it inherits
-and buries the orphans of its workers' jobs, as PID 1 of a container must.
+It starts workers by forking itself (milliseconds, and shared memory), kills what a dead one was running, replaces it,
+and passes on signals. A new worker's first act is to put right what a dead one left behind. Being a child subreaper,
+the manager inherits and buries the orphans of its workers' jobs, as PID 1 of a container must.
 """
 
 from __future__ import annotations
