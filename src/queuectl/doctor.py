@@ -10,18 +10,20 @@ from queuectl.model import Finding
 from queuectl.store import Store, open_store
 
 CLOCK_SLACK_MS = 60_000
+PATIENCE = 2.0  # seconds to wait for a lock before saying that there is one
 SILENT_AFTER = 3  # lease times without a heartbeat
 
 
 def examine(url: str | None) -> Iterator[Finding]:
     """All findings, the good ones too. Speaks up even if the database cannot be opened."""
     try:
-        store = open_store(url)
+        store = open_store(url, patience=PATIENCE)
     except StoreUnavailable as error:
         yield Finding("database", False, error.message, error.hint)
         return
     try:
         yield Finding("database", True, store.engine.url)
+        yield _writable(store)
         yield from store.engine.checkup()
         yield from _workers(store)
         yield _heartbeats(store)
@@ -32,6 +34,14 @@ def examine(url: str | None) -> Iterator[Finding]:
         store.close()
 
 
+def _writable(store: Store) -> Finding:
+    try:
+        store.probe()
+    except StoreUnavailable as error:
+        return Finding("writing", False, error.message, error.hint)
+    return Finding("writing", True, "possible")
+
+
 def _workers(store: Store) -> Iterator[Finding]:
     lost = store.lost_workers()
     if lost:
@@ -40,12 +50,14 @@ def _workers(store: Store) -> Iterator[Finding]:
         yield Finding("lost workers", False, found, "start a worker, it puts them back: queuectl worker start")
     else:
         yield Finding("lost workers", True, "none")
-    alive = sum(worker.alive for worker in store.views.workers())
+    alive = [worker for worker in store.views.workers() if worker.alive]
+    leaving = [worker for worker in alive if worker.stop]
     counts = store.views.counts()
     waiting = counts["pending"] + counts["failed"]
-    idle = waiting and not alive
+    idle = waiting and len(leaving) == len(alive)
     advice = "start some: queuectl worker start" if idle else ""
-    yield Finding("workers", not idle, f"running: {alive}, jobs waiting: {waiting:,}", advice)
+    stopping = f" ({len(leaving)} stopping)" if leaving else ""
+    yield Finding("workers", not idle, f"running: {len(alive)}{stopping}, jobs waiting: {waiting:,}", advice)
 
 
 def _heartbeats(store: Store) -> Finding:

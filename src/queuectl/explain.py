@@ -22,14 +22,13 @@ def explain(job: Job, workers: Sequence[Worker], ahead: int, now: int) -> list[s
         case State.DEAD:
             return [
                 f"It is dead: {job.error}, after {job.attempts} failed and {job.crashes} lost runs "
-                f"(allowed: {job.max_retries} failed).",
+                f"(allowed: {job.max_retries} failed, and crash_limit lost).",
                 f"See what it printed: queuectl logs {job.id}. Run it again: queuectl dlq retry {job.id}",
             ]
     reasons = []
     if job.run_at > now:
-        why = (
-            f"It failed ({job.error}) and waits for its next try" if job.state == State.FAILED else "It is scheduled"
-        )
+        failed = "It failed and " if job.state == State.FAILED else "It "
+        why = f"{failed}waits for its next try ({job.error})" if job.error else "It is scheduled"
         reasons.append(f"{why}: due {times.local(job.run_at)}, in {times.span((job.run_at - now) / 1000)}.")
     reasons += _why_no_worker(job, alive, ahead)
     return reasons or ["Nothing holds it back: it will be claimed in a moment."]
@@ -38,8 +37,9 @@ def explain(job: Job, workers: Sequence[Worker], ahead: int, now: int) -> list[s
 def _why_still_running(job: Job, alive: Sequence[Worker], now: int) -> list[str]:
     lines = [f"It is running: started {_when(job.started_at, now)} by worker {job.worker_id}."]
     if job.worker_id not in {worker.id for worker in alive}:
-        lines.append("That worker is gone. The next worker to start puts the job back: queuectl worker start")
-    if job.cancel_requested:
+        next_step = "cancels it" if job.cancel_requested else "puts the job back"
+        lines.append(f"That worker is gone. The next worker to start {next_step}: queuectl worker start")
+    elif job.cancel_requested:
         lines.append("Its cancellation was asked for; its worker is ending it.")
     return lines
 

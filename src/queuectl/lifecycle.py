@@ -97,7 +97,7 @@ def after_run(claim: Claim, outcome: Outcome, config: Config, roll: float) -> Se
         case Interrupted():
             return Settlement(State.PENDING, reason="put back: the worker was stopped")
         case NoRoom(why):
-            return Settlement(State.PENDING, delay=NO_ROOM_DELAY, reason=f"put back: {why}")
+            return Settlement(State.PENDING, f"put back: {why}", delay=NO_ROOM_DELAY, reason=f"put back: {why}")
         case Lost(worker_id):
             return _after_loss(claim, worker_id, int(config["crash_limit"]))
         case Exited(code):

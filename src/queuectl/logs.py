@@ -23,7 +23,7 @@ def path_of(folder: str, job_id: str) -> str:
 
 
 def lost_mark(why: str) -> bytes:
-    return f"\n--- LOST here: output that could not be written ({why}) ---\n".encode()
+    return f"--- LOST here: output that could not be written ({why}) ---\n".encode()
 
 
 def start_mark(moment: int, attempt: int, worker_id: str) -> bytes:

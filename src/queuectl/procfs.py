@@ -93,15 +93,6 @@ def variable(pid: int, name: bytes) -> bytes | None:
     return next((entry[len(name) + 1 :] for entry in entries if entry.startswith(name + b"=")), None)
 
 
-def command(pid: int) -> list[bytes]:
-    """The words it was started with; none if it is not there."""
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return file.read().split(b"\0")
-    except (*_GONE, PermissionError):
-        return []
-
-
 def here() -> str:
     """Names the world in which our pids mean something: this boot of this machine, and our pid namespace."""
     try:

@@ -40,10 +40,10 @@ def parse_duration(text: str) -> float:
         digits = len(rest) - len(rest.lstrip("0123456789."))
         number, rest = rest[:digits], rest[digits:]
         letters = len(rest) - len(rest.lstrip("abcdefghijklmnopqrstuvwxyz"))
-        unit, rest = rest[:letters] or "s", rest[letters:].lstrip()
+        unit, rest = rest[:letters] or ("s" if number == text.strip() else ""), rest[letters:].lstrip()
         try:
             seconds += float(number) * UNITS[unit]
-        except (ValueError, KeyError):
+        except (ValueError, KeyError):  # "1h30" too: half an hour or half a minute?
             raise InvalidInput(f'"{text}" is not a duration', 'write "90s", "5m" or "1h30m"') from None
     if seconds > LONGEST_DELAY:
         raise InvalidInput(f'"{text}" is longer than 100 years', "write a shorter one")

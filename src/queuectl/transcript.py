@@ -55,7 +55,12 @@ def _rc(end: Event) -> str:
     """As the worker writes it into a log: an exit code, a signal's name, or one word."""
     if end.exit_code is not None:
         return str(end.exit_code)
-    for beginning, word in (("timed out", "timeout"), ("cancelled", "cancelled"), ("worker lost", "lost")):
+    for beginning, word in (
+        ("timed out", "timeout"),
+        ("cancelled", "cancelled"),
+        ("worker lost", "lost"),
+        ("could not start", "not-started"),
+    ):
         if end.reason.startswith(beginning):
             return word
     return signal_label(end.signal) if end.signal else "interrupted"

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.conftest import kill, processes_with
+
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "queuectl"
 
@@ -94,14 +96,17 @@ def copy(tmp_path: Path) -> Path:
 def run(copy: Path, *tests: str) -> subprocess.CompletedProcess[str]:
     """Run tests against the copy. As on CI: a privilege that is missing is a failure, not a skip."""
     options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts="]
-    return subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *tests],
-        env={**os.environ, "PYTHONPATH": str(copy.parent), "CI": "true"},
+        env={**os.environ, "PYTHONPATH": str(copy.parent), "CI": "true", "MUTANT": str(copy)},
         cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=600,
     )
+    for pid in processes_with(f"MUTANT={copy}"):  # without its mechanism, a run may leave processes behind
+        kill(pid)
+    return done
 
 
 def test_with_nothing_taken_out_they_all_pass(copy: Path) -> None:

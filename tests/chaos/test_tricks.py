@@ -96,14 +96,50 @@ def test_a_starter_that_ignores_its_children_does_not_blind_the_manager(q: Cli) 
 
 
 def test_a_timeout_without_file_handles_costs_the_other_jobs_nothing(q: Cli) -> None:
-    jobs = [{"command": "echo x; sleep 1000", "timeout": 1.5, "max_retries": 1}] * 6
-    jobs += [{"command": f"echo x; {BLOCKED}"}] * 6
-    ids = q.batch(*jobs)
-    q.shell("ulimit -n 30; queuectl worker start --concurrency 20")
-    eventually(lambda: all(q.state(id) == "dead" for id in ids[:6]), "the six to time out")
+    timed = q.batch(*[{"command": "echo x; sleep 1000", "timeout": 5, "max_retries": 1}] * 3)
+    q.shell("ulimit -n 32; queuectl worker start --concurrency 20")
+    eventually(lambda: all(q.state(id) == "processing" for id in timed), "the three to start")
+    others = q.batch(*[{"command": f"echo x; {BLOCKED}"}] * 10)
+    eventually(lambda: "too many open files" in (q.logs / "workers.log").read_text(), "all handles to be in use")
+    assert "too many open files" in q.ok("explain", next(id for id in others if q.state(id) == "pending"))
+    eventually(lambda: all(q.state(id) == "dead" for id in timed), "the three to time out")
     (q.folder / "go").touch()
-    for id in ids[6:]:
+    for id in others:
         assert q.until(id, "completed")["crashes"] == 0
+
+
+def test_a_left_behind_process_that_reads_its_own_output_harms_nobody(q: Cli) -> None:
+    q.ok("worker", "start", "--concurrency", "2")
+    other = q.enqueue(BLOCKED)
+    thieves = "for i in 1 2 3 4; do timeout 3 cat < /dev/stdout > /dev/null & done"
+    q.until(q.enqueue(f"timeout 3 yes & {thieves}; exit 0"), "completed")
+    eventually(lambda: not any(name == b"yes" for name in commands()), "the flood to end")
+    (q.folder / "go").touch()
+    assert q.until(other, "completed")["crashes"] == 0
+
+
+def commands() -> list[bytes]:
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/cmdline", "rb") as file:
+                found.append(file.read().split(b"\0")[0])
+        except OSError:
+            continue
+    return found
+
+
+def test_a_deep_chain_of_processes_is_ended_like_any_other(q: Cli) -> None:
+    (q.folder / "deep.sh").write_text(
+        'if [ "$1" -gt 0 ]; then sh "$0" $(($1 - 1)); else echo $$ > bottom; sleep 1000; fi; :'
+    )
+    q.ok("worker", "start")
+    id = q.enqueue("[ -e bottom ] || sh ./deep.sh 1100")
+    [bottom] = eventually(lambda: pids(q, "bottom"), "the chain to grow")
+    [worker] = q.workers()
+    os.kill(worker["pid"], signal.SIGKILL)
+    assert q.until(id, "completed")["crashes"] == 1
+    assert not lives(bottom)
 
 
 def test_a_stopped_worker_is_named_by_the_stop_that_it_does_not_answer(q: Cli) -> None:

@@ -45,7 +45,7 @@ OUTCOMES: list[tuple[Outcome, dict[str, object]]] = [
     (NotStarted("no folder"), {"state": "failed", "attempts": 1, "error": "could not start: no folder", "delay": 2}),
     (Cancelled(15), {"state": "cancelled", "signal": 15, "error": "cancelled while running"}),
     (Interrupted(), {"state": "pending", "delay": 0}),
-    (NoRoom("no memory"), {"state": "pending", "delay": 1}),
+    (NoRoom("no memory"), {"state": "pending", "delay": 1, "error": "put back: no memory"}),
     (Lost("w1"), {"state": "pending", "crashes": 1, "error": "worker lost: w1 died while running it", "delay": 0}),
 ]
 

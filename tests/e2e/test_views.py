@@ -263,7 +263,7 @@ def test_explain_knows_of_lost_workers_and_of_cancellations(working: Cli) -> Non
     gone(worker["pid"])
     assert "worker is gone" in reasons(working, id)
     working("cancel", id)
-    assert "cancellation" in reasons(working, id)
+    assert "cancels it" in reasons(working, id)
     kill(pid)
 
 

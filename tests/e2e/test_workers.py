@@ -7,7 +7,6 @@ import signal
 import subprocess
 from pathlib import Path
 
-import apsw
 import pytest
 
 from tests.conftest import DEADLINE, eventually
@@ -153,27 +152,45 @@ def test_one_worker_is_stopped_by_its_id(q: Cli) -> None:
     refused(q("worker", "stop", first["id"]), 3, first["id"])
 
 
-def test_a_job_may_stop_the_workers_without_waiting_for_itself(q: Cli) -> None:
+def test_jobs_may_stop_the_workers_without_waiting_for_each_other(q: Cli) -> None:
     q.ok("worker", "start", "--count", "2")
-    id = q.enqueue(f"{QUEUECTL} worker stop")
-    assert q.until(id, "completed")["stdout"] == "Stopped 1 worker.\n"
-    assert "runs this very job" in q.json("show", id)["stderr"]
+    ids = [q.enqueue(f"echo >> here; while [ $(wc -l < here) -lt 2 ]; do sleep 0.01; done; {QUEUECTL} worker stop")]
+    ids += [q.enqueue(q.job(ids[0])["command"])]
+    for id in ids:
+        assert "runs this very job" in q.until(id, "completed")["stdout"]
     eventually(lambda: not q.workers(), "both to leave")
 
 
-def test_stop_also_reaches_a_worker_that_is_just_being_replaced(q: Cli) -> None:
+def test_stop_also_reaches_a_manager_that_has_no_worker_just_then(q: Cli) -> None:
     q.ok("worker", "start")
     [worker] = q.workers()
     os.kill(worker["manager_pid"], signal.SIGSTOP)
-    os.kill(worker["pid"], signal.SIGKILL)
-    eventually(lambda: q.json("worker", "list")[0]["state"] == "lost", "the worker to be lost")
+    kill(worker["pid"])
+    q.ok("worker", "start", "--queue", "other")  # which tidies up behind the dead one
+    eventually(lambda: [other["state"] for other in q.workers()] == ["idle"], "the dead worker to be struck off")
     stopping = q.start("worker", "stop")
-    ordered = "SELECT count(*) FROM workers WHERE stop = 'drain'"
-    eventually(lambda: apsw.Connection(str(q.db)).execute(ordered).fetchone() == (1,), "the order to be given")
+    eventually(lambda: not q.workers(), "the other one to leave")
+    assert stopping.poll() is None
     os.kill(worker["manager_pid"], signal.SIGCONT)
     assert stopping.wait(DEADLINE) == 0
     gone(worker["manager_pid"])
     assert q.json("worker", "list") == []
+
+
+def test_workers_whose_manager_was_killed_are_seen_to_leave(q: Cli) -> None:
+    q.ok("worker", "start")
+    running = q.enqueue(UNTIL_GO)
+    q.until(running, "processing")
+    waiting = q.enqueue("true")
+    [worker] = q.workers()
+    kill(worker["manager_pid"])
+    eventually(lambda: q.workers()[0]["state"] == "stopping", "the worker to say that it leaves")
+    assert "are stopping" in q.ok("explain", waiting)
+    doctor = q("doctor")
+    assert doctor.code == 1
+    assert "1 stopping" in doctor.out
+    (q.folder / "go").touch()
+    q.until(running, "completed")
 
 
 def test_stopping_nothing_is_no_error(q: Cli) -> None:

@@ -63,7 +63,7 @@ def test_it_is_scheduled_for_later() -> None:
 def test_it_failed_and_waits_for_its_next_try() -> None:
     failed = replace(JOB, state="failed", attempts=1, error="exit code 1", run_at=NOW + 4000)
     [reason] = reasons(failed, IDLE)
-    assert reason.startswith("It failed (exit code 1) and waits for its next try: due ")
+    assert reason.startswith("It failed and waits for its next try (exit code 1): due ")
     assert reason.endswith(", in 4s.")
 
 
@@ -98,5 +98,7 @@ def test_it_has_finished() -> None:
 def test_it_is_dead_and_how_to_run_it_again() -> None:
     dead = replace(JOB, state="dead", finished_at=NOW, error="exit code 1", attempts=3, crashes=1)
     first, second = reasons(dead, IDLE)
-    assert first == "It is dead: exit code 1, after 3 failed and 1 lost runs (allowed: 3 failed)."
+    assert first.startswith("It is dead: exit code 1, after 3 failed and 1 lost runs (allowed: 3 failed, ")
+        first == "It is dead: exit code 1, after 3 failed and 1 lost runs (allowed: 3 failed, and crash_limit lost)."
+    )
     assert "queuectl dlq retry job1" in second

@@ -10,7 +10,7 @@ import click
 
 from queuectl import times
 from queuectl.cli.app import json_option, with_store
-from queuectl.cli.render import BOLD, COLOURS, DIM, emit_json, note, paint, say
+from queuectl.cli.render import BOLD, COLOURS, DIM, advice, emit_json, note, paint, remember_address, say
 from queuectl.cli.worker import worker_table
 from queuectl.store import Store, open_store
 from queuectl.store.views import Metrics, Spread
@@ -18,6 +18,7 @@ from queuectl.store.views import Metrics, Spread
 
 def welcome(db: str | None) -> None:
     """`queuectl` alone: where things stand, and the next step."""
+    remember_address(db)
     store = open_store(db)
     counts = store.views.counts()
     workers = sum(worker.alive for worker in store.views.workers())
@@ -38,6 +39,7 @@ def welcome(db: str | None) -> None:
         step, why = "queuectl status --watch", "shows how it goes on"
     else:
         step, why = "queuectl list", "shows the jobs"
+    step = advice(step)
     say(f"Next:     {paint(f'{step:<32}', BOLD)} {why}")
     say(paint(f"          {'queuectl --help':<32} lists all commands", DIM))
     store.close()
@@ -61,7 +63,8 @@ def status_command(store: Store, watch: bool, as_json: bool) -> None:
 
 def _status(store: Store, as_json: bool) -> None:
     counts = store.views.counts()
-    workers = [worker for worker in store.views.workers() if worker.alive]
+    everyone = store.views.workers()
+    workers = [worker for worker in everyone if worker.alive]
     if as_json:
         emit_json({"jobs": counts, "workers": [worker.as_json() for worker in workers]})
         return
@@ -73,7 +76,10 @@ def _status(store: Store, as_json: bool) -> None:
     say(paint(f"Workers: {len(workers)} active", BOLD))
     if workers:
         worker_table(workers)
-    elif counts["pending"] + counts["failed"]:
+    if len(everyone) > len(workers):
+        lost = len(everyone) - len(workers)
+        note(f"Lost workers: {lost}. The next one to start puts their jobs back: queuectl worker start")
+    elif not workers and counts["pending"] + counts["failed"]:
         note("Start some: queuectl worker start --count 2")
 
 

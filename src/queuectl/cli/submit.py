@@ -95,6 +95,7 @@ def _answer(store: Store, job: NewJob, job_id: str, wait: bool, quiet: bool, jso
             sys.stdout.write(f"It runs at {times.local(job.run_at)} (in {wait_for}).\n")
     mention_missing_worker(store)
     if wait:
+        sys.stdout.flush()
         from queuectl.cli.follow import follow_to_the_end
 
         return follow_to_the_end(store, job_id, json=json, quiet=quiet)

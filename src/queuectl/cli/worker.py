@@ -17,7 +17,9 @@ from queuectl.cli.render import ago, emit_list, note, plural, say, table
 from queuectl.errors import InvalidInput, NotFound, QueuectlError, TimedOut
 from queuectl.model import Worker
 from queuectl.store import Store
-from queuectl.worker.kin import current_worker
+from queuectl.worker import card
+from queuectl.worker.kin import current_worker, signal_one
+from queuectl.worker.manager import RETIRE
 
 MOST_WORKERS = 1000
 ANSWER_WITHIN = 10.0  # seconds
@@ -77,32 +79,34 @@ def stop(store: Store, ids: tuple[str, ...], timeout: str | None, now: bool) -> 
     """Stop workers after their running jobs have finished: these, or all of this queue."""
     patience = None if timeout is None else times.parse_duration(timeout)
     chosen = _chosen(store, ids)
-    if not chosen:
+    managers = {} if ids else card.managers(store.engine.run_dir)
+    if not chosen and not managers:
         note("No workers are running.")
         return
     names = [worker.id for worker in chosen]
     store.stop_workers(names, "now" if now else "drain")
+    for pid, started in managers.items():
+        signal_one(pid, started, RETIRE)
     own = current_worker()
-    if own in names:
-        names.remove(own)
-        note(f"Worker {own} runs this very job and leaves after it.")
-    busy = sum(len(worker.jobs) for worker in chosen if worker.id != own)
+    if own in names:  # waiting for ourselves, or for another job that waits for us, would take for ever
+        say(f"Told {plural(len(names), 'worker')} to stop. Not waiting: worker {own} runs this very job.")
+        return
+    busy = sum(len(worker.jobs) for worker in chosen)
     if busy and not now:
         limit = f" for up to {times.span(patience)}" if patience is not None else ""
         note(
             f"Waiting{limit} for {plural(busy, 'running job')} to finish. (Ctrl-C ends this wait, not the stopping.)"
         )
-    if not now and not _wait_until_gone(store, names, patience):
+    if not now and not _wait_until_gone(store, names, managers, patience):
         store.stop_workers(names, "now")
         now = True
-    if now and not _wait_until_gone(store, names, store.config()["kill_grace"] + ANSWER_WITHIN):
-        stuck = [worker for worker in store.views.workers() if worker.alive and worker.id in names]
+    if now and not _wait_until_gone(store, names, managers, store.config()["kill_grace"] + ANSWER_WITHIN):
+        stuck = [f"worker {worker.id} (pid {worker.pid})" for worker in _living(store, names)]
         raise TimedOut(
-            "no answer from " + ", ".join(f"worker {worker.id} (pid {worker.pid})" for worker in stuck),
+            "no answer from " + ", ".join(stuck or [f"manager {pid}" for pid in managers]),
             "if it is stopped, kill -CONT it; kill -9 it to have its jobs put back",
         )
-    if names:
-        say(f"Stopped {plural(len(names), 'worker')}.")
+    say(f"Stopped {plural(len(names), 'worker')}.")
 
 
 @worker_command.command("list")
@@ -142,7 +146,7 @@ def worker_table(workers: Sequence[Worker]) -> None:
 
 
 def _chosen(store: Store, ids: tuple[str, ...]) -> list[Worker]:
-    alive = [worker for worker in store.views.workers() if _to_stop(worker)]
+    alive = [worker for worker in store.views.workers() if worker.alive]
     if not ids:
         return alive
     chosen = []
@@ -156,14 +160,13 @@ def _chosen(store: Store, ids: tuple[str, ...]) -> list[Worker]:
     return chosen
 
 
-def _to_stop(worker: Worker) -> bool:
-    """Does it live, or is its manager about to start a successor, which inherits the order?"""
-    return worker.alive or b"queuectl.worker.manager" in procfs.command(worker.manager_pid)
+def _living(store: Store, ids: list[str]) -> list[Worker]:
+    return [worker for worker in store.views.workers() if worker.alive and worker.id in ids]
 
 
-def _wait_until_gone(store: Store, ids: list[str], patience: float | None) -> bool:
+def _wait_until_gone(store: Store, ids: list[str], managers: dict[int, int], patience: float | None) -> bool:
     deadline = None if patience is None else time.monotonic() + patience
-    while any(worker.id in ids and _to_stop(worker) for worker in store.views.workers()):
+    while _living(store, ids) or any(procfs.start_time(pid) == started for pid, started in managers.items()):
         if deadline is not None and time.monotonic() >= deadline:
             return False
         time.sleep(0.02)

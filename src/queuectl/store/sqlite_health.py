@@ -108,6 +108,6 @@ def _wal(path: str) -> Finding:
 
 
 def _bells(folder: str) -> Finding:
-    stale = bell.silent(folder)
+    stale = [name for name in bell.silent(folder) if "." not in name]
     advice = "the next worker that starts removes them: queuectl worker start" if stale else ""
     return Finding("stale locks", not stale, f"{len(stale)} left by dead workers" if stale else "none", advice)

@@ -8,6 +8,7 @@ the whole machine (docs/adr/0004).
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 
 _PREFIX = "queuectl-"
 OFF = "QUEUECTL_NO_CGROUP"
@@ -72,6 +73,15 @@ def members(group: str) -> set[int]:
             return {int(line) for line in file}
     except FileNotFoundError:
         return set()
+
+
+def is_all_in(group: str, pids: Collection[int]) -> bool:
+    """Is everyone in the group one of these, and is it undivided? (A kill would reach into its subgroups.)"""
+    try:
+        divided = any(entry.is_dir() for entry in os.scandir(group))
+    except FileNotFoundError:
+        return False
+    return not divided and members(group).issubset(pids)
 
 
 def kill(group: str) -> None:

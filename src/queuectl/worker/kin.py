@@ -63,7 +63,7 @@ def kill_once(traces: Traces, adopter: int = 0) -> bool:
     if not traces.tags and not traces.leaders:
         return False
     found = find(traces, adopter=adopter)
-    if traces.group and cgroup.members(traces.group) <= found.keys():
+    if traces.group and cgroup.is_all_in(traces.group, found.keys()):
         cgroup.kill(traces.group)  # all at once, even what belongs to other users
     for pid, started in found.items():
         signal_one(pid, started, signal.SIGKILL)
@@ -91,14 +91,10 @@ def find(traces: Traces, known: dict[int, int] = {}, adopter: int = 0) -> dict[i
 def _hidden(table: Table, traces: Traces) -> set[int]:
     """The processes of the group that have shed their tag. What stems from an older process, or from another run
     (which was free to leave it behind), is not meant."""
-
-    def meant(pid: int) -> bool:
-        if pid not in table or _tag(pid) not in (None, *traces.tags):
-            return False
-        return table[pid].parent not in inside or meant(table[pid].parent)
-
     inside = cgroup.members(traces.group) - {os.getpid()} if traces.since else set()
-    return {pid for pid in inside if meant(pid)}
+    spared = {pid for pid in inside if pid not in table or _tag(pid) not in (None, *traces.tags)}
+    family = _with_descendants(spared & table.keys(), table).keys()
+    return {pid for pid in inside - spared - family if table[pid].parent not in spared}
 
 
 def signal_one(pid: int, started: int, number: int) -> None:
@@ -126,9 +122,13 @@ def _tag(pid: int) -> str | None:
 
 
 def _with_descendants(found: set[int], table: Table) -> dict[int, int]:
-    grown = True
-    while grown:
-        more = {pid for pid, process in table.items() if process.parent in found} - found
-        found |= more
-        grown = bool(more)
-    return {pid: table[pid].started for pid in found}
+    children: dict[int, list[int]] = {}
+    for pid, process in table.items():
+        children.setdefault(process.parent, []).append(pid)
+    family, unasked = set(found), list(found)
+    while unasked:
+        for child in children.get(unasked.pop(), ()):
+            if child not in family:
+                family.add(child)
+                unasked.append(child)
+    return {pid: table[pid].started for pid in family}

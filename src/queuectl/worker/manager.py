@@ -16,12 +16,13 @@ import traceback
 from dataclasses import dataclass
 
 from queuectl import newjob, store
-from queuectl.worker import board, cgroup
+from queuectl.worker import board, card, cgroup
 from queuectl.worker.kin import kill_once
 from queuectl.worker.log import Log
 from queuectl.worker.worker import LEFT_IN_ORDER, Assignment, work
 
-CAUGHT = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM)
+RETIRE = signal.SIGUSR1  # start no more workers; those that are there have had their orders
+CAUGHT = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM, RETIRE)
 SHORT_LIFE = 1.0
 LONGEST_PAUSE = 30.0
 FORK_AGAIN_AFTER = 0.5
@@ -52,6 +53,7 @@ class Manager:
         self._to_start: list[str] = []  # the dead whose places are to be taken; "" for nobody's
         self._short_lives = 0
         self._stops = 0
+        self._retiring = False
 
     def run(self) -> int:
         """Keep the workers running until they have all left in good order."""
@@ -63,18 +65,21 @@ class Manager:
         adopt_orphans()
         store.preload()
         gc.freeze()  # what is loaded now stays shared with the workers
+        own_card = card.post(self._run_dir)
         self._log.tell("started", pid=os.getpid(), workers=self._count, slots=self._concurrency)
         for _ in range(self._count):
             self._start_worker("")
         while self._workers or self._to_start:
             self._handle(signal.sigwait(CAUGHT))
+        os.unlink(own_card)
         self._log.tell("left")
         return 0
 
     def _handle(self, number: int) -> None:
         if number == signal.SIGCHLD:
             self._bury()
-        elif number == signal.SIGALRM:
+        elif number in (signal.SIGALRM, RETIRE):
+            self._retiring |= number == RETIRE
             waiting, self._to_start = self._to_start, []
             for dead in waiting:
                 self._start_worker(dead)
@@ -102,7 +107,8 @@ class Manager:
             os.setpgid(0, 0)  # a Ctrl-C in the terminal is for the manager to pass on, once
             code = work(
                 Assignment(
-                    id, self._url, self._concurrency, self._queues, self._lifeline, self._ready, self._stops > 0,
+                    id, self._url, self._concurrency, self._queues, self._lifeline, self._ready,
+                    self._retiring or self._stops > 0,
                     succeeds, self._log.chatty,
                 )
             )  # fmt: skip

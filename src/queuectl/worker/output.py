@@ -39,7 +39,7 @@ class Output:
             if self._log is None:
                 self._log = self._open_log()
             if self._gap:
-                self._log.write(logs.lost_mark(self.problem or ""))
+                self._log.write(b"\n" + logs.lost_mark(self.problem or ""))
                 self._gap = False
             self._log.write(bytes(self._unwritten))
         except OSError as error:
@@ -51,7 +51,7 @@ class Output:
         self.flush()
         if self._log is not None:
             try:
-                self._log.close(end_mark())
+                self._log.close((logs.lost_mark(self.problem or "") if self._gap else b"") + end_mark())
             except OSError as error:
                 self.problem = error.strerror or str(error)
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 import errno
 import os
 import random
-import selectors
 import signal
 import socket
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from queuectl import bell, lifecycle, logs, procfs, times
@@ -26,14 +25,13 @@ from queuectl.model import Claim, Report
 from queuectl.states import PRUNABLE
 from queuectl.store import Store, open_store
 from queuectl.store.store import PRUNED_AT_ONCE
-from queuectl.worker import board, cgroup
+from queuectl.worker import board, card, cgroup
 from queuectl.worker.board import Board
+from queuectl.worker.ears import Ears
 from queuectl.worker.kin import Traces, kill_survivors, tag_of
 from queuectl.worker.log import Log
 from queuectl.worker.process import CannotStart, Run, Workplace
 
-# What a run prints is read from this age on, in seconds, and at its end: listening costs as much as half a short run.
-LISTEN_AFTER = 0.005
 FLUSH_WITHIN = 0.05  # a settled run is on disk this many seconds later at most
 STORE_PATIENCE = 1.0  # a locked database must not keep the loop from its runs for longer
 RETRY_STORE_AFTER = 0.25
@@ -93,10 +91,9 @@ class Worker:
         self._assignment = assignment
         self._log = Log(f"worker={self.id}", assignment.chatty)
         procfs.keep_elbow_room()
-        self._selector = selectors.DefaultSelector()
+        self._ears = Ears()
         self._runs: dict[int, Run] = {}  # by the job's number: a pid is free again before a killed run is over
         self._shells: dict[int, Run] = {}  # by pid, until reaped
-        self._young: deque[tuple[float, Run]] = deque()  # not yet listened to, and from when on
         self._ended: list[tuple[Claim, Settlement, Report]] = []
         self._leaving = assignment.leaving
         self._in_a_hurry = False
@@ -120,13 +117,13 @@ class Worker:
         self._place = Workplace(self.id, _open_here(), engine.log_dir, engine.identity, alone)
         self._board = self._patiently(lambda: Board(engine.run_dir, self.id, engine.identity, self._group))
         self._bell = self._patiently(lambda: Bell(engine.run_dir, self.id))
-        self._selector.register(self._bell, selectors.EVENT_READ, self._heard_bell)
+        self._ears.turn_to(self._bell.fileno(), self._heard_bell)
 
     def _open_store(self) -> Store:
         return open_store(self._assignment.url, durable=False, patience=STORE_PATIENCE)
 
     def _listen(self) -> None:
-        """Everything that can happen arrives in one selector: signals, rings, output, the manager's death."""
+        """Everything that can happen comes to the same ears: signals, rings, output, the manager's death."""
         self._signals, wake = socket.socketpair()
         for end in (self._signals, wake):
             end.setblocking(False)
@@ -136,8 +133,8 @@ class Worker:
         for number in LEAVE:
             signal.signal(number, self._count_signal)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
-        self._selector.register(self._signals, selectors.EVENT_READ, self._heard_signals)
-        self._selector.register(self._assignment.lifeline, selectors.EVENT_READ, self._manager_died)
+        self._ears.turn_to(self._signals.fileno(), self._heard_signals)
+        self._ears.turn_to(self._assignment.lifeline, self._manager_died)
 
     # -- the loop ----------------------------------------------------------------------------------------
 
@@ -169,21 +166,15 @@ class Worker:
         return self._exit_code
 
     def _wait(self) -> None:
-        now = time.monotonic()
-        while self._young and self._young[0][0] <= now:
-            self._listen_to(self._young.popleft()[1])
         moments = [self._due_at, self._poll_at, self._beat_at]
         if self._flush_at is not None:
             moments.append(self._flush_at)
         moments += [moment for run in self._runs.values() if (moment := run.next_deadline()) is not None]
-        if self._young:
-            moments.append(self._young[0][0])
-        timeout = 0.0 if self._news else max(0.0, min(moments) - now)
+        timeout = 0.0 if self._news else max(0.0, min(moments) - time.monotonic())
         self._take_in(timeout)
 
     def _take_in(self, timeout: float) -> None:
-        for key, _ in self._selector.select(timeout):
-            key.data()
+        self._ears.listen(timeout)
 
     def _collect(self) -> None:
         """Find out which runs have ended, and end those that are out of time."""
@@ -283,34 +274,33 @@ class Worker:
         self._runs[claim.seq] = self._shells[run.pid] = run
         self._cramped = False
         self._board.pin(claim.seq, run.pid, run.born, run.tag)
-        self._young.append((time.monotonic() + LISTEN_AFTER, run))
+        for pipe in run.pipes:
+            self._ears.turn_to(pipe, partial(self._read, run, pipe))
         self._log.mention("run started", job=claim.id, run=claim.run, pid=run.pid)
-
-    def _listen_to(self, run: Run) -> None:
-        if run.claim.seq in self._runs:
-            for pipe in run.pipes:
-                self._selector.register(pipe, selectors.EVENT_READ, lambda pipe=pipe: self._read(run, pipe))
 
     def _read(self, run: Run, pipe: int) -> None:
         if not run.read(pipe):
-            self._selector.unregister(pipe)
+            self._ears.turn_from(pipe)
 
     def _finish(self, run: Run) -> None:
         del self._runs[run.claim.seq]
         for pipe in run.pipes:
-            if pipe in self._selector.get_map():
-                self._selector.unregister(pipe)
+            self._ears.turn_from(pipe)
         outcome, report = run.finish()
         if run.output.problem:
             self._log.tell("log not written in full", job=run.claim.id, reason=run.output.problem)
         for pipe in run.pipes:
             # Read on, for nothing, so that the process left behind is not killed by its own output.
-            self._selector.register(pipe, selectors.EVENT_READ, lambda pipe=pipe: self._discard(pipe))
+            self._ears.turn_to(pipe, partial(self._discard, pipe))
         self._settle_later(run.claim, outcome, report)
 
     def _discard(self, pipe: int) -> None:
-        if not os.read(pipe, 65536):
-            self._selector.unregister(pipe)
+        try:
+            at_end = not os.read(pipe, 65536)
+        except BlockingIOError:  # somebody else has read it: a job can open its own output
+            return
+        if at_end:
+            self._ears.turn_from(pipe)
             os.close(pipe)
 
     def _settle_later(self, claim: Claim, outcome: lifecycle.Outcome, report: Report) -> None:
@@ -332,16 +322,25 @@ class Worker:
             self._leave(in_a_hurry=self._asked > 1)
 
     def _manager_died(self) -> None:
-        self._selector.unregister(self._assignment.lifeline)
+        self._ears.turn_from(self._assignment.lifeline)
         self._log.tell("manager died, leaving after the running jobs", jobs=len(self._runs))
         self._leave(in_a_hurry=False)
 
     def _leave(self, in_a_hurry: bool) -> None:
-        self._leaving = True
+        if not self._leaving:
+            self._leaving = True
+            self._say_leaving()
         if in_a_hurry and not self._in_a_hurry:
             self._in_a_hurry = True
             for run in list(self._runs.values()):
                 run.end(lifecycle.Interrupted(), self._config["kill_grace"])
+
+    def _say_leaving(self) -> None:
+        """Nobody should count on us any longer; whoever ordered it knows, others read it in our row."""
+        try:
+            self._store.stop_workers([self.id], "drain")
+        except StoreUnavailable as error:
+            self._report_trouble(error)
 
     # -- the rest of the household -----------------------------------------------------------------------
 
@@ -378,7 +377,13 @@ class Worker:
                 self._log.tell("run lost", job=claim.id, run=claim.run, by=worker, next=settlement.state)
                 self._news = True
             board.remove(board.path_of(self._store.engine.run_dir, worker))
-        bell.sweep(self._store.engine.run_dir, spare=[worker + board.SUFFIX for worker in self._store.lost_workers()])
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Clear away what the dead have left, but for what is needed to end their runs."""
+        run_dir = self._store.engine.run_dir
+        boards = [worker + board.SUFFIX for worker in self._store.lost_workers()]
+        bell.sweep(run_dir, spare=[*boards, *(f"{pid}{card.SUFFIX}" for pid in card.managers(run_dir))])
         cgroup.sweep(self._group)
 
     def _traces_of(self, worker: str, claims: list[Claim]) -> Traces:

@@ -1,0 +1,45 @@
+"""A manager's card beside the bells: by it `worker stop` finds the manager even if none of its workers lives."""
+
+from __future__ import annotations
+
+import os
+
+from queuectl import private, procfs
+
+SUFFIX = ".manager"  # the dot tells cards from bells
+
+
+def post(folder: str) -> str:
+    """Leave our own card; where it lies."""
+    private.make_folder(folder)
+    path = os.path.join(folder, f"{os.getpid()}{SUFFIX}")
+    card = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(card, f"{procfs.start_time(os.getpid())} {procfs.here()}".encode())
+    finally:
+        os.close(card)
+    return path
+
+
+def managers(folder: str) -> dict[int, int]:
+    """The living managers of this machine, as pid and start time."""
+    try:
+        names = [name for name in os.listdir(folder) if name.endswith(SUFFIX)]
+    except FileNotFoundError:
+        return {}
+    found = {}
+    for name in names:
+        pid, started = int(name.removesuffix(SUFFIX)), _started(os.path.join(folder, name))
+        if started and procfs.start_time(pid) == started:
+            found[pid] = started
+    return found
+
+
+def _started(path: str) -> int:
+    """What a card says; 0 if it is gone, or was written where pids mean something else."""
+    try:
+        with open(path, encoding="ascii") as card:
+            started, _, place = card.read().partition(" ")
+    except FileNotFoundError:
+        return 0
+    return int(started) if place == procfs.here() else 0
