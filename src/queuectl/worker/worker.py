@@ -171,9 +171,6 @@ class Worker:
             moments.append(self._flush_at)
         moments += [moment for run in self._runs.values() if (moment := run.next_deadline()) is not None]
         timeout = 0.0 if self._news else max(0.0, min(moments) - time.monotonic())
-        self._take_in(timeout)
-
-    def _take_in(self, timeout: float) -> None:
         self._ears.listen(timeout)
 
     def _collect(self) -> None:
@@ -448,7 +445,7 @@ class Worker:
                 if isinstance(error, OSError) and error.errno not in PASSING:
                     raise
                 self._report_trouble(error)
-                self._take_in(RETRY_STORE_AFTER)
+                self._ears.listen(RETRY_STORE_AFTER)
                 if self._leaving:
                     raise LeftWaiting(str(error)) from error
 
