@@ -44,29 +44,19 @@ SELECT queue FROM found WHERE queue IS NOT NULL
 """
 
 READY_JOBS = """
-SELECT -priority, seq FROM jobs
+SELECT -priority, seq, id, run + 1, command, queue, attempts, crashes, max_retries, backoff_base, timeout_seconds,
+       cwd, env
+  FROM jobs
  WHERE ready AND queue = :queue
  ORDER BY priority DESC, seq
  LIMIT :limit {skip_locked}
 """
 
-_CLAIM_COLUMNS = """
-       seq, id, run, command, queue, attempts, crashes, max_retries, backoff_base, timeout_seconds,
-       cwd, env, started_at
-"""
-
-CLAIM = f"""
+CLAIM = """
 UPDATE jobs
-   SET state = 'processing', ready = FALSE, run = run + 1, worker_id = :worker,
-       started_at = :now, updated_at = :now,
+   SET state = 'processing', ready = FALSE, run = :run, worker_id = :worker, started_at = :now, updated_at = :now,
        duration_ms = NULL, exit_code = NULL, signal = NULL, error = NULL, stdout = NULL, stderr = NULL
- WHERE ready AND seq {{among:seqs}}
-RETURNING {_CLAIM_COLUMNS}
-"""
-
-RECORD_START = """
-INSERT INTO events (job, at, state, run, worker_id, reason)
-SELECT seq, :now, state, run, worker_id, 'started' FROM jobs WHERE seq {among:seqs}
+ WHERE seq = :seq AND ready
 """
 
 # -- settle ----------------------------------------------------------------------------------------------
@@ -83,14 +73,17 @@ UPDATE jobs
  WHERE seq = :seq AND run = :run AND state = 'processing' AND worker_id = :worker
 """
 
-RECORD_EVENT = """
-INSERT INTO events (job, at, state, run, worker_id, reason, exit_code, signal, duration_ms, cpu_ms, max_rss_kb)
-VALUES (:seq, :now, :state, :run, :worker, :reason, :exit_code, :signal, :duration_ms, :cpu_ms, :max_rss_kb)
+_NEXT_NUMBER = "(SELECT COALESCE(max(n), 0) + 1 FROM events WHERE job = :seq)"
+
+RECORD_EVENT = f"""
+INSERT INTO events (job, n, at, state, run, worker_id, reason, exit_code, signal, duration_ms, cpu_ms, max_rss_kb)
+VALUES (:seq, {_NEXT_NUMBER}, :now, :state, :run, :worker, :reason, :exit_code, :signal, :duration_ms, :cpu_ms,
+        :max_rss_kb)
 """
 
-RECORD_NOTE = """
-INSERT INTO events (job, at, state, run, worker_id, reason)
-SELECT seq, :now, state, :run, :worker, :reason FROM jobs WHERE seq = :seq
+RECORD_NOTE = f"""
+INSERT INTO events (job, n, at, state, run, worker_id, reason)
+SELECT seq, {_NEXT_NUMBER}, :now, state, :run, :worker, :reason FROM jobs WHERE seq = :seq
 """
 
 # -- workers ---------------------------------------------------------------------------------------------
@@ -104,6 +97,13 @@ HEARTBEAT = "UPDATE workers SET heartbeat_at = :now WHERE id = :id"
 
 READ_ORDER = "SELECT stop FROM workers WHERE id = :id"
 
+# Its order, and when the next job becomes due.
+NEWS = """
+SELECT stop, (SELECT min(run_at) FROM jobs WHERE state IN ('pending', 'failed') AND NOT ready)
+  FROM workers
+ WHERE id = :id
+"""
+
 # 'now' is never taken back by a later 'drain'.
 ORDER_STOP = """
 UPDATE workers
@@ -115,8 +115,9 @@ UNREGISTER = "DELETE FROM workers WHERE id = :id"
 
 CANCELS_FOR = "SELECT seq, run FROM jobs WHERE worker_id = :worker AND state = 'processing' AND cancel_requested"
 
-HELD_BY = f"""
-SELECT {_CLAIM_COLUMNS}, cancel_requested
+HELD_BY = """
+SELECT seq, id, run, command, queue, attempts, crashes, max_retries, backoff_base, timeout_seconds, cwd, env,
+       started_at, cancel_requested
   FROM jobs
  WHERE worker_id = :worker AND state = 'processing'
 """
@@ -156,7 +157,7 @@ UPDATE jobs
  WHERE seq = :seq AND state = 'dead'
 """
 
-DEAD_JOBS = "SELECT id FROM jobs WHERE state || '' = 'dead' ORDER BY seq"
+DEAD_JOBS = "SELECT id FROM jobs WHERE state || '' = 'dead' AND state <> 'processing' ORDER BY seq"
 
 # -- clean-up --------------------------------------------------------------------------------------------
 
@@ -211,19 +212,26 @@ _AND_OPTIONS = """
  LIMIT :limit
 """
 LIST_ALL = f"SELECT {JOB_COLUMNS} FROM jobs WHERE seq > 0 {_AND_OPTIONS}"
-LIST_STATE = f"SELECT {JOB_COLUMNS} FROM jobs WHERE state || '' = :state {_AND_OPTIONS}"
+LIST_STATE = f"SELECT {JOB_COLUMNS} FROM jobs WHERE state || '' = :state AND state <> 'processing' {_AND_OPTIONS}"
+LIST_RUNNING = f"""
+SELECT {JOB_COLUMNS} FROM jobs WHERE seq IN (SELECT seq FROM jobs WHERE state = 'processing') {_AND_OPTIONS}
+"""
 
 STATES_OF = "SELECT id, state FROM jobs WHERE id {among:ids}"
 
 UNFINISHED = """
-SELECT id FROM jobs WHERE state || '' IN ('pending', 'processing', 'failed', 'blocked') ORDER BY seq
+SELECT id FROM (
+  SELECT id, seq FROM jobs WHERE state || '' IN ('pending', 'failed', 'blocked') AND state <> 'processing'
+   UNION ALL
+  SELECT id, seq FROM jobs WHERE state = 'processing') AS unfinished
+ ORDER BY seq
 """
 
 HISTORY = """
 SELECT at, state, run, worker_id, reason, exit_code, signal, duration_ms, cpu_ms, max_rss_kb
   FROM events
  WHERE job = (SELECT seq FROM jobs WHERE id = :id)
- ORDER BY events.id
+ ORDER BY n
 """
 
 COUNTS = "SELECT queue, state, n FROM counts"

@@ -24,6 +24,8 @@ PROMOTED_AT_ONCE = 1000
 PRUNED_AT_ONCE = 1000
 PROGRESS_EVERY = 1000
 PATIENCE_SECONDS = 10.0
+STARTED = {"state": "processing", "reason": "started", **dict.fromkeys(
+    ("exit_code", "signal", "duration_ms", "cpu_ms", "max_rss_kb"))}  # fmt: skip
 
 
 class Store:
@@ -145,21 +147,28 @@ class Store:
 
         with self.engine.write() as tx:
             cancels = set(tx.rows(sql.CANCELS_FOR, {"worker": worker}))
-            refused = []
-            for claim, settlement, report in ended:
-                if (claim.seq, claim.run) in cancels:
-                    settlement = lifecycle.despite_cancel(settlement)
-                if not self._settle(tx, worker, claim, settlement, report):
-                    refused.append(claim)
-            order = tx.rows(sql.READ_ORDER, {"id": worker})
-            stop = order[0][0] if order else "now"  # given up for lost: whatever it runs is no longer its own
-            claims = self._claim(tx, worker, slots, queues) if slots and not stop else []
+            refused = self._settle(
+                tx,
+                worker,
+                [
+                    (claim, lifecycle.despite_cancel(end) if (claim.seq, claim.run) in cancels else end, report)
+                    for claim, end, report in ended
+                ],
+            )
+            news = tx.rows(sql.NEWS, {"id": worker})
+            stop, due = news[0] if news else ("now", None)  # given up for lost: what it runs is no longer its own
+            claims = []
+            if slots and not stop:
+                if due is not None and due <= tx.now:
+                    tx.run(sql.PROMOTE_DUE, {"now": tx.now, "limit": PROMOTED_AT_ONCE})
+                    due = tx.rows(sql.NEXT_DUE)[0][0]
+                claims = self._claim(tx, worker, slots, queues)
             return Tick(
                 claims=claims,
                 refused=refused,
                 cancels=cancels,
                 stop=stop,
-                due_in=None if len(claims) == slots else self._due_in(tx),
+                due_in=None if due is None or len(claims) == slots else max(0, due - tx.now) / 1000,
                 config=self._config(tx),
             )
 
@@ -167,62 +176,52 @@ class Store:
         """End a run. False if the job has moved on without us; nothing but its history is changed then."""
         return not self.tick(worker, [(claim, settlement, report)]).refused
 
-    def _settle(self, tx: Transaction, worker: str, claim: Claim, settlement: Settlement, report: Report) -> bool:
-        fence = {"seq": claim.seq, "run": claim.run, "worker": worker, "now": tx.now}
-        changed = tx.run(
-            sql.SETTLE,
-            {
+    def _settle(self, tx: Transaction, worker: str, ended: Sequence[tuple[Claim, Settlement, Report]]) -> list[Claim]:
+        """End runs; those that were refused, because their jobs have moved on."""
+        refused, events = [], []
+        for claim, end, report in ended:
+            fence = {"seq": claim.seq, "run": claim.run, "worker": worker, "now": tx.now}
+            row = {
                 **fence,
-                "state": settlement.state,
-                "failed": int(settlement.failed),
-                "crashed": int(settlement.crashed),
-                "run_at": tx.now + round(settlement.delay * 1000),
-                "finished_at": tx.now if settlement.state in FINISHED else None,
+                "state": end.state,
+                "failed": int(end.failed),
+                "crashed": int(end.crashed),
+                "run_at": tx.now + round(end.delay * 1000),
+                "finished_at": tx.now if end.state in FINISHED else None,
+                "exit_code": end.exit_code,
+                "signal": end.signal,
+                "error": end.error,
+                "reason": end.reason,
                 "duration_ms": report.duration_ms,
-                "exit_code": settlement.exit_code,
-                "signal": settlement.signal,
-                "error": settlement.error,
                 "stdout": report.stdout,
                 "stderr": report.stderr,
-            },
-        )
-        if not changed:
-            reason = f"late result of run {claim.run} refused: the job has moved on ({settlement.reason})"
-            tx.run(sql.RECORD_NOTE, {**fence, "reason": reason})
-            return False
-        tx.run(
-            sql.RECORD_EVENT,
-            {
-                **fence,
-                "state": settlement.state,
-                "reason": settlement.reason,
-                "exit_code": settlement.exit_code,
-                "signal": settlement.signal,
-                "duration_ms": report.duration_ms,
                 "cpu_ms": report.cpu_ms,
                 "max_rss_kb": report.max_rss_kb,
-            },
-        )
-        return True
+            }
+            if tx.run(sql.SETTLE, row):
+                events.append(row)
+            else:
+                reason = f"late result of run {claim.run} refused: the job has moved on ({end.reason})"
+                tx.run(sql.RECORD_NOTE, {**fence, "reason": reason})
+                refused.append(claim)
+        tx.load(sql.RECORD_EVENT, events)
+        return refused
 
     def _claim(self, tx: Transaction, worker: str, slots: int, queues: Sequence[str]) -> list[Claim]:
         """Lease due jobs, highest priority first, then the oldest. No job goes to two callers."""
         from queuectl.model import Claim
 
-        tx.run(sql.PROMOTE_DUE, {"now": tx.now, "limit": PROMOTED_AT_ONCE})
         names = queues or [name for (name,) in tx.rows(sql.READY_QUEUES)]
         found = [row for name in names for row in tx.rows(sql.READY_JOBS, {"queue": name, "limit": slots})]
         if not found:
             return []
-        seqs = [seq for _, seq in sorted(found)[:slots]]
-        rows = tx.rows(sql.CLAIM, {"worker": worker, "now": tx.now, "seqs": seqs})
-        tx.run(sql.RECORD_START, {"now": tx.now, "seqs": seqs})
-        claims = {row[0]: Claim(*row) for row in rows}
-        return [claims[seq] for seq in seqs if seq in claims]  # RETURNING keeps no order
-
-    def _due_in(self, tx: Transaction) -> float | None:
-        due = tx.rows(sql.NEXT_DUE)[0][0]
-        return None if due is None else max(0, due - tx.now) / 1000
+        if len(names) > 1:
+            found.sort(key=lambda row: row[:2])
+        claims = [Claim(*(*row[1:], tx.now)) for row in found[:slots]]
+        rows = [{"seq": claim.seq, "run": claim.run, "worker": worker, "now": tx.now, **STARTED} for claim in claims]
+        tx.load(sql.CLAIM, rows)
+        tx.load(sql.RECORD_EVENT, rows)
+        return claims
 
     # -- recovery ----------------------------------------------------------------------------------------
 
@@ -240,19 +239,18 @@ class Store:
         from queuectl import lifecycle
         from queuectl.model import Claim, Report
 
-        done = []
+        lost = []
         with self.engine.write() as tx:
             order = tx.rows(sql.READ_ORDER, {"id": worker})
             config = self._config(tx)
             for *fields, cancel_requested in tx.rows(sql.HELD_BY, {"worker": worker}):
                 claim = Claim(*fields)
                 outcome = lifecycle.Cancelled() if cancel_requested else lifecycle.Lost(worker)
-                settlement = lifecycle.after_run(claim, outcome, config, 0)
                 report = Report(duration_ms=max(0, tx.now - claim.started_at))
-                if self._settle(tx, worker, claim, settlement, report):
-                    done.append((claim, settlement))
+                lost.append((claim, lifecycle.after_run(claim, outcome, config, 0), report))
+            self._settle(tx, worker, lost)
             tx.run(sql.UNREGISTER, {"id": worker})
-        return order[0][0] if order else None, done
+        return order[0][0] if order else None, [(claim, end) for claim, end, _ in lost]
 
     # -- the operator's side -----------------------------------------------------------------------------
 

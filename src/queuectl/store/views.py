@@ -99,6 +99,8 @@ class Views:
         with self._engine.read() as tx:
             if state is None:
                 rows = tx.rows(sql.LIST_ALL, params)
+            elif state == State.PROCESSING:
+                rows = tx.rows(sql.LIST_RUNNING, params)
             else:
                 rows = tx.rows(sql.LIST_STATE, {**params, "state": state})
         return [self._job(row) for row in rows]
