@@ -10,7 +10,7 @@ from bench.measure import Bar, Contender, Figure, take_turns
 from bench.measure import table as show
 from bench.rig import compiled, drained, timed
 
-JOBS = 6000
+JOBS = 12_000
 LIMIT = "the limit: a C loop in 2 processes"
 XARGS = "xargs -P2 -n1 sh -c"
 OURS = "queuectl, 2 workers with 4 slots"

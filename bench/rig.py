@@ -46,7 +46,7 @@ class Rig:
             counts = self.store.views.counts()
             if not counts["pending"] + counts["failed"] + counts["processing"]:
                 break
-            time.sleep(0.01)
+            time.sleep(0.05)
         took = time.perf_counter() - began
         self.queuectl("worker", "stop")
         if counts["completed"] != sum(counts.values()):

@@ -29,6 +29,7 @@ def test_a_board_tells_what_is_pinned_to_it(folder: str) -> None:
     own.pin(2, 12, (7, 7), "q:w1:2:1")
     own.unpin(1)
     own.unpin(99)
+    own.tidy()
     own.pin(3, 13, (8, 9), "q:w1:3:9")
     expected = Traces(frozenset(["q:w1:2:1", "q:w1:3:9"]), {12: (7, 7), 13: (8, 9)}, "/sys/a group")
     assert board.read(own.path, "queue-1") == board.read(own.path) == expected
@@ -42,6 +43,9 @@ def test_a_board_does_not_grow_with_the_runs(folder: str) -> None:
         own.pin(pid, pid, (1, 1), "t")
         if pid > 3:
             own.unpin(pid - 3)
+        if pid % 2:
+            own.tidy()
+    own.tidy()
     assert os.path.getsize(own.path) < 1000
     assert board.read(own.path).leaders.keys() == {998, 999, 1000}
 

@@ -191,7 +191,7 @@ class Stage:
 
     def turn(self, run: Run) -> bool:
         """One turn of a worker's loop; is the run over?"""
-        for pipe in run.pipes:
+        for pipe in list(run.pipes):
             run.read(pipe)
         try:
             pid, status, used = os.wait4(run.pid, os.WNOHANG)

@@ -260,7 +260,7 @@ class SqliteEngine:
 
     # Used by SqliteTransaction alone.
     def execute(self, sql: str, params: Params) -> apsw.Cursor:
-        text, lists = self.text(sql)
+        text, lists = self._texts.get(sql) or self.text(sql)
         if lists:
             import json
 

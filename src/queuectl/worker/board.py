@@ -27,19 +27,27 @@ class Board:
         self._start = len(header)
         self._lines: dict[int, int] = {}
         self._free: list[int] = []
+        self._untidy: list[int] = []
         self._put(header, 0)
 
     def pin(self, seq: int, pid: int, born: tuple[int, int], tag: str) -> None:
         """A run of job `seq` has started."""
-        line = self._lines[seq] = self._free.pop() if self._free else len(self._lines)
+        free = self._untidy or self._free
+        line = self._lines[seq] = free.pop() if free else len(self._lines)
         self._put_line(line, f"{pid} {born[0]} {born[1]} {tag}")
 
     def unpin(self, seq: int) -> None:
-        """It has ended, and that is on record: what it left behind may stay."""
+        """It has ended, and that is on record: what it left behind may stay. The next pin or `tidy` writes it."""
         line = self._lines.pop(seq, None)
         if line is not None:  # it had been started at all
-            self._free.append(line)
+            self._untidy.append(line)
+
+    def tidy(self) -> None:
+        """Wipe the lines that were not used again."""
+        for line in self._untidy:
             self._put_line(line, "")
+        self._free += self._untidy
+        self._untidy.clear()
 
     def remove(self) -> None:
         remove(self.path)

@@ -20,8 +20,13 @@ class Ears:
         self._calls[file] = call
 
     def turn_from(self, file: int) -> None:
-        """Stop listening. Allowed for what is not listened to."""
-        if self._calls.pop(file, None):
+        """Stop listening."""
+        del self._calls[file]
+        self._kernel.unregister(file)
+
+    def forget(self, file: int) -> None:
+        """It has been closed, and with that the kernel has forgotten it, too."""
+        if self._calls.pop(file, None) and not hasattr(select, "epoll"):
             self._kernel.unregister(file)
 
     def listen(self, seconds: float) -> None:

@@ -26,6 +26,7 @@ RESET = [
     signal.SIGCHLD,
 ]
 DRAIN_AT_EXIT = 1 << 20
+_buffer = memoryview(bytearray(65536))
 
 
 class CannotStart(Exception):
@@ -52,21 +53,21 @@ class Workplace:
 class Run:
     """A live execution of a claimed job, from start to the end of its processes."""
 
+    ending: lifecycle.TimedOut | lifecycle.Cancelled | lifecycle.Interrupted | None = None
+    _clearing = False  # it failed by itself, and what it left is being ended
+    _kill_at = 0.0
+    _killed = False
+    _session_over = False
+    _status: int | None = None
+    _duration_ms = _cpu_ms = _max_rss_kb = 0
+
     def __init__(self, claim: Claim, place: Workplace, config: Config) -> None:
         self.claim = claim
         self._place = place
         self.tag = tag_of(place.worker_id, claim, place.database)
         self.output = Output(lambda: self._open_log(int(config["log_max_bytes"])), int(config["output_limit"]))
-        self.pipes: list[int] = []
-        self.ending: lifecycle.TimedOut | lifecycle.Cancelled | lifecycle.Interrupted | None = None
-        self._kill_at = 0.0
-        self._killed = False
-        self._clearing = False  # it failed by itself, and what it left is being ended
-        self._status: int | None = None
-        self._duration_ms = 0
-        self._cpu_ms = self._max_rss_kb = 0
+        self.pipes: dict[int, int] = {}  # the streams that are still open
         self._members: dict[int, int] = {}
-        self._session_over = False
         self._began = time.monotonic()
         self.deadline = self._began + claim.timeout_seconds if claim.timeout_seconds else None
         first = procfs.ticks()
@@ -79,10 +80,10 @@ class Run:
         if claim.command[0] in "-+":
             command.insert(2, "--")  # else the shell would take it for an option
         try:
-            for _ in range(STREAMS):
+            for stream in range(STREAMS):
                 reader, writer = os.pipe()
                 os.set_blocking(reader, False)
-                self.pipes.append(reader)
+                self.pipes[reader] = stream
                 ends.append(writer)
             # The shell inherits our folder: posix_spawn cannot set one, and a wrapper would cost an exec.
             os.chdir(claim.cwd or home)
@@ -132,34 +133,33 @@ class Run:
     # -- its output --------------------------------------------------------------------------------------
 
     def read(self, pipe: int) -> bool:
-        """Take what has come; False at the end of the stream."""
+        """Take what has come; False at the end of the stream, which is closed then."""
         try:
-            data = os.read(pipe, 65536)
+            data = take(pipe)
         except BlockingIOError:
             return True
-        self.output.feed(self.pipes.index(pipe), data)
-        return bool(data)
+        if data:
+            self.output.feed(self.pipes[pipe], data)
+            return True
+        del self.pipes[pipe]
+        os.close(pipe)
+        return False
 
-    def _drain(self) -> list[int]:
-        """Take what was printed before the exit, and close what is at its end; the pipes that somebody still holds.
-        Bounded: a process left behind may go on printing for ever."""
-        held = []
-        for stream, pipe in enumerate(self.pipes):
+    def _drain(self) -> None:
+        """Take what was printed before the exit. Bounded: a process left behind may go on printing for ever."""
+        for pipe, stream in list(self.pipes.items()):
             taken = 0
             while taken < DRAIN_AT_EXIT:
                 try:
-                    data = os.read(pipe, 65536)
+                    data = take(pipe)
                 except BlockingIOError:
-                    held.append(pipe)
                     break
                 if not data:
+                    del self.pipes[pipe]
                     os.close(pipe)
                     break
                 self.output.feed(stream, data)
                 taken += len(data)
-            else:
-                held.append(pipe)
-        return held
 
     # -- its end -----------------------------------------------------------------------------------------
 
@@ -236,7 +236,7 @@ class Run:
     def finish(self) -> tuple[lifecycle.Outcome, Report]:
         """Close its log and tell how it ended. What is left in `pipes` is held by a process left behind."""
         duration_ms = self._duration_ms
-        self.pipes = self._drain()
+        self._drain()
         outcome, rc = self._outcome()
         self.output.close(lambda: logs.end_mark(self.claim.started_at + duration_ms, rc, duration_ms))
         report = Report(duration_ms, self.output.tail(0), self.output.tail(1), self._cpu_ms, self._max_rss_kb)
@@ -256,6 +256,12 @@ class Run:
         if number:
             return lifecycle.Signalled(number), lifecycle.signal_label(number)
         return lifecycle.Exited(code), str(code)
+
+
+def take(pipe: int) -> bytes:
+    """What has come, up to a pipe's fill. Through one buffer: to allocate so much each time, and give it back, makes
+    the heap breathe, which costs more than the reading."""
+    return bytes(_buffer[: os.readv(pipe, [_buffer])])
 
 
 def _why_not(error: OSError | ValueError, claim: Claim) -> lifecycle.NotStarted | lifecycle.NoRoom:

@@ -30,7 +30,7 @@ from queuectl.worker.board import Board
 from queuectl.worker.ears import Ears
 from queuectl.worker.kin import Traces, kill_survivors, tag_of
 from queuectl.worker.log import Log
-from queuectl.worker.process import CannotStart, Run, Workplace
+from queuectl.worker.process import CannotStart, Run, Workplace, take
 
 FLUSH_WITHIN = 0.05  # a settled run is on disk this many seconds later at most
 STORE_PATIENCE = 1.0  # a locked database must not keep the loop from its runs for longer
@@ -124,16 +124,15 @@ class Worker:
 
     def _listen(self) -> None:
         """Everything that can happen comes to the same ears: signals, rings, output, the manager's death."""
-        self._signals, wake = socket.socketpair()
+        self._signals, wake = os.pipe()
         for end in (self._signals, wake):
-            end.setblocking(False)
-        signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
-        self._wake = wake
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # it wakes the loop, that is all
         for number in LEAVE:
             signal.signal(number, self._count_signal)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
-        self._ears.turn_to(self._signals.fileno(), self._heard_signals)
+        self._ears.turn_to(self._signals, self._heard_signals)
         self._ears.turn_to(self._assignment.lifeline, self._manager_died)
 
     # -- the loop ----------------------------------------------------------------------------------------
@@ -231,6 +230,7 @@ class Worker:
             self._leave(in_a_hurry=tick.stop == "now")
         for claim in tick.claims:
             self._start(claim)
+        self._board.tidy()
 
     def _free_slots(self) -> int:
         if self._leaving or time.monotonic() < self._no_room_until:
@@ -277,28 +277,29 @@ class Worker:
 
     def _read(self, run: Run, pipe: int) -> None:
         if not run.read(pipe):
-            self._ears.turn_from(pipe)
+            self._ears.forget(pipe)
 
     def _finish(self, run: Run) -> None:
         del self._runs[run.claim.seq]
-        for pipe in run.pipes:
-            self._ears.turn_from(pipe)
+        open_before = list(run.pipes)
         outcome, report = run.finish()
         if run.output.problem:
             self._log.tell("log not written in full", job=run.claim.id, reason=run.output.problem)
-        for pipe in run.pipes:
-            # Read on, for nothing, so that the process left behind is not killed by its own output.
-            self._ears.turn_to(pipe, partial(self._discard, pipe))
+        for pipe in open_before:
+            if pipe not in run.pipes:
+                self._ears.forget(pipe)
+            else:  # read on, for nothing, so that the process left behind is not killed by its own output
+                self._ears.turn_to(pipe, partial(self._discard, pipe))
         self._settle_later(run.claim, outcome, report)
 
     def _discard(self, pipe: int) -> None:
         try:
-            at_end = not os.read(pipe, 65536)
+            at_end = not take(pipe)
         except BlockingIOError:  # somebody else has read it: a job can open its own output
             return
         if at_end:
-            self._ears.turn_from(pipe)
             os.close(pipe)
+            self._ears.forget(pipe)
 
     def _settle_later(self, claim: Claim, outcome: lifecycle.Outcome, report: Report) -> None:
         settlement = lifecycle.after_run(claim, outcome, self._config, random.random())
@@ -314,7 +315,7 @@ class Worker:
 
     def _heard_signals(self) -> None:
         """A first signal lets the running jobs finish, a second one ends them."""
-        self._signals.recv(4096)
+        os.read(self._signals, 4096)
         if self._asked:
             self._leave(in_a_hurry=self._asked > 1)
 
