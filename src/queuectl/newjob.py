@@ -61,7 +61,7 @@ class NewJob:
         self.run_at = run_at
         self.cwd = None if cwd is None else _folder(cwd)
         self.env = None if env is None else _env(env)
-        self.tags = _tags(tags)
+        self.tags = () if tags == () else _tags(tags)
 
 
 def from_fields(fields: Mapping[str, object], now: Callable[[], int] = times.now_ms) -> NewJob:

@@ -32,7 +32,7 @@ MUTANTS = {
     ),
     "no sync": (
         "store/sqlite.py",
-        'if not self._durable:\n            self._db.pragma("synchronous", "normal")',
+        'else:\n            self._db.pragma("synchronous", "normal")',
         'self._db.pragma("synchronous", "normal")',
         "tests/chaos/test_powercut.py::test_acknowledged_jobs_survive_a_power_cut",
     ),

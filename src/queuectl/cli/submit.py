@@ -12,7 +12,7 @@ from queuectl.store import Store, open_store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 LONGEST_LINE = 4 << 20
 NO_WORKER = "No worker is running here. Start one: queuectl worker start --count 2"
@@ -74,7 +74,7 @@ def _one_job(words: Sequence[str], options: dict[str, object]) -> NewJob:
         return newjob.from_fields({"command": newjob.quote(words), **options})
     if not words[0].lstrip().startswith("{"):
         return newjob.from_fields({"command": words[0], **options})
-    fields = _parse_json(words[0])
+    fields = _parse_json(words[0], _json_decoder())
     both = sorted(_named(fields) & options.keys())
     if both:
         raise InvalidInput(f'"{both[0]}" is given in the JSON and as an option', "keep one of them")
@@ -138,15 +138,17 @@ def _read_batch(
     if "id" in options:
         raise InvalidInput("--id cannot serve many jobs", 'give each its own: {"id": "…", "command": "…"}')
     jobs, line_of = [], []
+    decode = None if lines else _json_decoder()
     for number, raw in enumerate(_lines_of(file), start=1):
         try:
             line = _decoded(raw)
             if not line:
                 continue
-            fields: dict[str, object] = {"command": line} if lines else _parse_json(line)
-            named = _named(fields)
-            defaults = {key: value for key, value in options.items() if key not in named}
-            jobs.append(newjob.from_fields({**defaults, **fields}))
+            fields: dict[str, object] = _parse_json(line, decode) if decode else {"command": line}
+            if options:
+                named = _named(fields)
+                fields = {key: value for key, value in options.items() if key not in named} | fields
+            jobs.append(newjob.from_fields(fields))
         except InvalidInput as error:
             raise error.at(f"line {number}") from None
         line_of.append(number)
@@ -201,12 +203,18 @@ def _json_array(ids: list[str]) -> str:
     return json.dumps(ids) + "\n"
 
 
-def _parse_json(text: str) -> dict[str, object]:
+def _json_decoder() -> Callable[[str], object]:
+    import json
+
+    return json.JSONDecoder(object_pairs_hook=_once, parse_constant=_refuse_constant).decode
+
+
+def _parse_json(text: str, decode: Callable[[str], object]) -> dict[str, object]:
     """The fields of one JSON object."""
     import json
 
     try:
-        fields = json.loads(text, object_pairs_hook=_once, parse_constant=_refuse_constant)
+        fields = decode(text)
     except json.JSONDecodeError as error:
         plain = "one JSON object a line; plain commands need --lines"
         raise InvalidInput(

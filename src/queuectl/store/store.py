@@ -48,7 +48,9 @@ class Store:
     def enqueue(self, jobs: Sequence[NewJob], progress: Callable[[int], None] | None = None) -> list[str]:
         """Store all of them or none, and return their ids. When this returns they are on disk."""
         for _ in range(3):
-            ids = [job.id or newjob.new_id() for job in jobs]
+            # Drawn ids in their own order: a database files neighbours faster than strangers.
+            drawn = iter(sorted(newjob.new_id() for job in jobs if not job.id))
+            ids = [job.id or next(drawn) for job in jobs]
             try:
                 with self.engine.write() as tx:
                     tx.load(sql.INSERT_JOB, self._rows(tx.now, self._config(tx), jobs, ids, progress))

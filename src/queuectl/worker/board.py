@@ -27,40 +27,47 @@ class Board:
         self._start = len(header)
         self._lines: dict[int, int] = {}
         self._free: list[int] = []
-        self._untidy: list[int] = []
-        self._put(header, 0)
+        self._changed: dict[int, bytes] = {}  # lines not yet written
+        self._put(0, header)
 
     def pin(self, seq: int, pid: int, born: tuple[int, int], tag: str) -> None:
         """A run of job `seq` has started."""
-        free = self._untidy or self._free
-        line = self._lines[seq] = free.pop() if free else len(self._lines)
-        self._put_line(line, f"{pid} {born[0]} {born[1]} {tag}")
+        line = self._lines[seq] = self._free.pop() if self._free else len(self._lines)
+        self._changed[line] = f"{pid} {born[0]} {born[1]} {tag}".encode()
 
     def unpin(self, seq: int) -> None:
-        """It has ended, and that is on record: what it left behind may stay. The next pin or `tidy` writes it."""
+        """It has ended, and that is on record: what it left behind may stay."""
         line = self._lines.pop(seq, None)
         if line is not None:  # it had been started at all
-            self._untidy.append(line)
+            self._free.append(line)
+            self._changed[line] = b""
 
-    def tidy(self) -> None:
-        """Wipe the lines that were not used again."""
-        for line in self._untidy:
-            self._put_line(line, "")
-        self._free += self._untidy
-        self._untidy.clear()
+    def write(self) -> None:
+        """Put all changes on file, in one go if they lie together."""
+        if not self._changed:
+            return
+        first, last = min(self._changed), max(self._changed)
+        if last - first < len(self._changed):
+            together = b"".join(_padded(self._changed[line]) for line in range(first, last + 1))
+            self._put(self._start + first * _LINE, together)
+        else:
+            for line, text in self._changed.items():
+                self._put(self._start + line * _LINE, _padded(text))
+        self._changed.clear()
 
     def remove(self) -> None:
         remove(self.path)
         os.close(self._file)
 
-    def _put_line(self, line: int, text: str) -> None:
-        self._put(text.ljust(_LINE - 1).encode() + b"\n", self._start + line * _LINE)
-
-    def _put(self, data: bytes, at: int) -> None:
+    def _put(self, at: int, data: bytes) -> None:
         try:
             os.pwrite(self._file, data, at)
         except OSError:
             pass
+
+
+def _padded(text: bytes) -> bytes:
+    return text.ljust(_LINE - 1) + b"\n"
 
 
 def path_of(folder: str, worker_id: str) -> str:

@@ -7,6 +7,7 @@ the whole machine (docs/adr/0004).
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Collection
 
@@ -23,11 +24,11 @@ def join(worker_id: str) -> str:
             os.mkdir(group)
             _write(group, "cgroup.procs", "0")
             return group
-        except FileNotFoundError:  # somebody has swept it away while it was still empty
-            continue
-        except OSError:  # not ours after all
-            remove(group)
-            break
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENODEV):  # not ours after all
+                remove(group)
+                break
+            # else somebody has swept it away while it was still empty
     return ""
 
 

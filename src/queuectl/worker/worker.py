@@ -174,16 +174,12 @@ class Worker:
 
     def _collect(self) -> None:
         """Find out which runs have ended, and end those that are out of time."""
-        while True:
-            try:
-                pid, status, used = os.wait4(-1, os.WNOHANG)
-            except ChildProcessError:
-                break
+        while self._shells:
+            pid, status, used = os.wait4(-1, os.WNOHANG)
             if pid == 0:
                 break
-            if pid in self._shells:
-                cpu = used.ru_utime + used.ru_stime
-                self._shells.pop(pid).reaped(status, cpu, used.ru_maxrss, self._config["kill_grace"])
+            cpu = used.ru_utime + used.ru_stime
+            self._shells.pop(pid).reaped(status, cpu, used.ru_maxrss, self._config["kill_grace"])
         now = time.monotonic()
         for run in list(self._runs.values()):
             if run.deadline is not None and now >= run.deadline:
@@ -230,7 +226,7 @@ class Worker:
             self._leave(in_a_hurry=tick.stop == "now")
         for claim in tick.claims:
             self._start(claim)
-        self._board.tidy()
+        self._board.write()
 
     def _free_slots(self) -> int:
         if self._leaving or time.monotonic() < self._no_room_until:
