@@ -55,12 +55,14 @@ class SqliteEngine:
         self._durable = durable
         self._texts: dict[str, tuple[str, list[str]]] = {}
         self._wal = -1
-        self._written = 0.0
+        self._written = (0, 0.0)
+        self._data_version = -1
         try:
             self.path = self.url = os.path.realpath(path)
             folder = os.path.dirname(self.path)
             self.log_dir = os.path.abspath(os.environ.get("QUEUECTL_LOG_DIR") or os.path.join(folder, "logs"))
             self.run_dir = self.path + ".run"
+            self._log_path = self.path + "-wal"
             private.make_folder(folder)
             self._make_file()
             self.identity = self._found()
@@ -83,7 +85,7 @@ class SqliteEngine:
     def flush(self) -> None:
         try:
             if self._wal < 0:
-                self._wal = os.open(self.path + "-wal", os.O_RDWR | os.O_CLOEXEC)
+                self._wal = os.open(self._log_path, os.O_RDWR | os.O_CLOEXEC)
             os.fdatasync(self._wal)
         except OSError as error:
             raise self._explain(error) from error
@@ -102,15 +104,23 @@ class SqliteEngine:
             raise StoreReplaced(f'another database lies at "{self.path}" now', "restart the workers")
 
     def changed(self) -> bool:
-        """Told by the write-ahead log's time stamp: an idle worker asks each second, and this costs it the least."""
-        self._check_place()
+        """An idle worker asks each second, so the write-ahead log's time stamp is looked at first, the cheapest way
+        to see that nothing has happened. SQLite is asked only if something has, perhaps by ourselves."""
         try:
-            written = os.stat(self.path + "-wal").st_mtime
+            log = os.stat(self._log_path)
         except OSError as error:
+            self._check_place()  # which knows more, if all of it is gone
             raise self._explain(error) from error
-        before, self._written = self._written, written
-        # A time stamp is coarse: what was written in the same moment as we looked must be seen the next time.
-        return written != before or time.time() - written < SURELY_PAST
+        try:
+            before, self._written = self._written, (log.st_ino, log.st_mtime)
+            # A time stamp is coarse: what was written in the same moment as we looked must be seen the next time.
+            if self._written == before and time.time() - log.st_mtime > SURELY_PAST:
+                return False
+            self._check_place()
+            version, self._data_version = self._data_version, self._db.pragma("data_version")
+        except apsw.Error as error:
+            raise self._explain(error) from error
+        return version != self._data_version
 
     def announce(self) -> int:
         return bell.ring(self.run_dir)

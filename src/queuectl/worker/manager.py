@@ -65,6 +65,7 @@ class Manager:
         adopt_orphans()
         store.preload()
         gc.freeze()  # what is loaded now stays shared with the workers
+        gc.set_threshold(20_000, 50, 50)  # a worker makes little waste: look for it after 500 runs, not after 20
         own_card = card.post(self._run_dir)
         self._log.tell("started", pid=os.getpid(), workers=self._count, slots=self._concurrency)
         for _ in range(self._count):

@@ -107,6 +107,7 @@ class Worker:
         self._beat_at = 0.0
         self._prune_at = 0.0
         self._flush_at: float | None = None
+        self._unswept = True
         self._store_trouble = ""
         self._listen()
         self._store = self._patiently(self._open_store)
@@ -371,10 +372,13 @@ class Worker:
                 self._log.tell("run lost", job=claim.id, run=claim.run, by=worker, next=settlement.state)
                 self._news = True
             board.remove(board.path_of(self._store.engine.run_dir, worker))
-        self._sweep()
+            self._unswept = True
+        if self._unswept:
+            self._sweep()
 
     def _sweep(self) -> None:
         """Clear away what the dead have left, but for what is needed to end their runs."""
+        self._unswept = False
         run_dir = self._store.engine.run_dir
         boards = [worker + board.SUFFIX for worker in self._store.lost_workers()]
         bell.sweep(run_dir, spare=[*boards, *(f"{pid}{card.SUFFIX}" for pid in card.managers(run_dir))])
@@ -405,7 +409,7 @@ class Worker:
         self._beat_at = now + self._config["lease_timeout"] / 3
         try:
             self._store.heartbeat(self.id)
-            self._news = True  # clocks may have been set, or the machine suspended, since we last asked what is due
+            self._news |= self._due_at != NEVER  # clocks may have been set, or the machine suspended, meanwhile
             self._store.engine.tidy()
             self._recover_lost(patience=0.1)  # our own runs must not wait for a stranger's to die
             days = self._config["retention_days"]
