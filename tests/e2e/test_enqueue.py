@@ -237,6 +237,15 @@ def test_a_missing_worker_is_mentioned_and_a_running_one_is_not(q: Cli) -> None:
     assert NO_WORKER in q("enqueue", "true").err
 
 
+def test_a_queue_that_nobody_serves_is_mentioned(q: Cli) -> None:
+    q.ok("worker", "start", "--queue", "mail")
+    assert "serves" not in q("enqueue", "--queue", "mail", "true").err
+    unserved = 'No worker serves the queue "videos". Start one: queuectl worker start --queue videos'
+    assert unserved in q("enqueue", "--queue", "videos", "--id", "v", "true").err
+    assert unserved in q("enqueue", "--lines", "--queue", "videos", "-", stdin="true\n").err
+    assert unserved in q("wait", "v", "--timeout", "0").err
+
+
 # -- times -----------------------------------------------------------------------------------------------
 
 

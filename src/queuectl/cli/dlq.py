@@ -44,7 +44,8 @@ def list_dead(store: Store, limit: int, as_json: bool, jsonl: bool) -> None:
 def retry_dead(store: Store, jobs: tuple[str, ...], everything: bool) -> None:
     """Run dead jobs again, with no attempts spent."""
     if bool(jobs) == everything:
-        raise InvalidInput("retry what?", "give job ids, or --all")
+        what = "both job ids and --all are given" if jobs else "retry what?"
+        raise InvalidInput(what, "give job ids, or --all")
     retried = store.retry(None if everything else job_ids(store, jobs))
     if len(retried) <= 10:
         for id in retried:

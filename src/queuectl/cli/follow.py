@@ -27,7 +27,7 @@ def logs_command(store: Store, job: str, follow: bool, tail: int | None, raw: bo
     """Show what a job printed, in all its runs; live if it runs."""
     found = store.views.job(job)
     if follow and not found.finished:
-        mention_missing_worker(store)
+        mention_missing_worker(store, [found.queue])
     printed, end = logs.read(found.log_path, tail)
     history = store.views.history(found.id)
     if follow and found.state == "processing":  # the marks of the run that goes on are still to come
@@ -59,8 +59,9 @@ def wait_command(store: Store, jobs: tuple[str, ...], everything: bool, timeout:
 
 
 def wait_for(store: Store, ids: list[str], timeout: float | None) -> int:
-    if any(state in WAITING for state in store.views.states(ids).values()):
-        mention_missing_worker(store)
+    waiting = [id for id, state in store.views.states(ids).items() if state in WAITING]
+    if waiting:
+        mention_missing_worker(store, (store.views.job(id).queue for id in waiting[:20]))
     with Progress("Finished", len(ids), short=2) as progress:
         states = store.views.wait(ids, timeout, progress.step)
     bad = [id for id in ids if states.get(id) != "completed"]

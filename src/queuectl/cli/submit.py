@@ -12,7 +12,7 @@ from queuectl.store import Store, open_store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 LONGEST_LINE = 4 << 20
 NO_WORKER = "No worker is running here. Start one: queuectl worker start --count 2"
@@ -93,7 +93,7 @@ def _answer(store: Store, job: NewJob, job_id: str, wait: bool, quiet: bool, jso
         if job.run_at is not None and job.run_at > times.now_ms():
             wait_for = times.span((job.run_at - times.now_ms()) / 1000)
             sys.stdout.write(f"It runs at {times.local(job.run_at)} (in {wait_for}).\n")
-    mention_missing_worker(store)
+    mention_missing_worker(store, [job.queue])
     if wait:
         sys.stdout.flush()
         from queuectl.cli.follow import follow_to_the_end
@@ -102,9 +102,14 @@ def _answer(store: Store, job: NewJob, job_id: str, wait: bool, quiet: bool, jso
     return 0
 
 
-def mention_missing_worker(store: Store) -> None:
+def mention_missing_worker(store: Store, queues: Iterable[str]) -> None:
+    """Say so if nobody is there to run jobs of these queues."""
     if not bell.anyone(store.engine.run_dir):
         note(NO_WORKER)
+        return
+    for queue in sorted(set(queues)):
+        if not store.is_served(queue):
+            note(f'No worker serves the queue "{queue}". Start one: queuectl worker start --queue {queue}')
 
 
 def _moment(at: str | None, delay: str | None) -> str | None:
@@ -134,7 +139,9 @@ def _read_batch(
 ) -> tuple[list[NewJob], list[int]]:
     """All jobs of a file or of standard input, and the line of each. An error names its line."""
     if words:
-        raise InvalidInput("both a command and a file of jobs are given", "keep one of them")
+        raise InvalidInput(
+            "both a command and a batch of jobs are given", "keep one; --lines and - read from standard input"
+        )
     if "id" in options:
         raise InvalidInput("--id cannot serve many jobs", 'give each its own: {"id": "…", "command": "…"}')
     jobs, line_of = [], []
@@ -189,7 +196,7 @@ def _store_batch(store: Store, jobs: list[NewJob], line_of: list[int], wait: boo
         sys.stdout.write("".join(f"{id}\n" for id in ids) if quiet else _json_array(ids))
     else:
         sys.stdout.write(f"Enqueued {plural(len(ids), 'job')}.\n")
-    mention_missing_worker(store)
+    mention_missing_worker(store, (job.queue for job in jobs))
     if wait:
         from queuectl.cli.follow import wait_for
 

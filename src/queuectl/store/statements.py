@@ -130,6 +130,8 @@ SELECT worker_id, 0, 0 FROM jobs
  WHERE state = 'processing' AND NOT EXISTS (SELECT 1 FROM workers WHERE workers.id = worker_id)
 """
 
+SERVED = "SELECT queues, id, pid, pid_started FROM workers WHERE stop IS NULL"
+
 # -- steer -----------------------------------------------------------------------------------------------
 
 FIND_EXACT = "SELECT id FROM jobs WHERE id = :id"

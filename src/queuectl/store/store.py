@@ -225,6 +225,15 @@ class Store:
         tx.load(sql.RECORD_EVENT, rows)
         return claims
 
+    def is_served(self, queue: str) -> bool:
+        """Does a living worker take jobs from this queue?"""
+        with self.engine.read() as tx:
+            workers = tx.rows(sql.SERVED)
+        return any(
+            (not queues or queue in queues.split()) and bell.answers(self.engine.run_dir, *holder)
+            for queues, *holder in workers
+        )
+
     # -- recovery ----------------------------------------------------------------------------------------
 
     def lost_workers(self) -> dict[str, list[Claim]]:

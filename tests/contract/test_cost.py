@@ -1,0 +1,90 @@
+"""What speed rests on, counted instead of timed: statements a tick, plans that stay, writes a job, syncs a burst."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+import pytest
+
+from queuectl.lifecycle import Exited, after_run
+from queuectl.model import Claim, Report
+from queuectl.newjob import NewJob
+from queuectl.settings import effective
+from queuectl.store import Store, open_store
+from queuectl.store.sqlite import SqliteEngine
+from tests.e2e.conftest import Cli, q  # noqa: F401  (a fixture)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = open_store(str(tmp_path / "queue.db"), durable=False)
+    store.enqueue([NewJob("true")] * 100)
+    store.register("w1", 1, "here", 1, (), 4)
+    yield store
+    store.close()
+
+
+def connection(store: Store) -> apsw.Connection:
+    assert isinstance(store.engine, SqliteEngine)
+    return store.engine._db
+
+
+@contextmanager
+def counted(store: Store) -> Iterator[list[str]]:
+    """The statements that are executed meanwhile."""
+    seen: list[str] = []
+
+    def trace(cursor: object, sql: str, bindings: object) -> bool:
+        seen.append(sql)
+        return True
+
+    connection(store).exec_trace = trace
+    yield seen
+    connection(store).exec_trace = None
+
+
+def exchange(store: Store, held: list[Claim], slots: int) -> list[Claim]:
+    ended = [(claim, after_run(claim, Exited(0), effective([]), 0), Report(1)) for claim in held]
+    return store.tick("w1", ended, slots).claims
+
+
+def test_a_tick_takes_few_statements_and_four_for_each_job(store: Store) -> None:
+    with counted(store) as nothing_to_do:
+        store.tick("w1")
+    held = exchange(store, [], 4)
+    with counted(store) as busy:
+        exchange(store, held, 4)
+    assert len(nothing_to_do) <= 6
+    assert len(busy) <= 8 + 4 * 4, busy
+
+
+def test_a_plan_is_not_made_anew_for_another_value(store: Store) -> None:
+    assert connection(store).config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, -1) == 1
+
+
+def test_a_claimed_and_settled_job_dirties_few_pages(store: Store) -> None:
+    held = exchange(store, [], 1)
+    connection(store).execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    for _ in range(20):
+        held = exchange(store, held, 1)
+    frames = os.path.getsize(f"{store.engine.url}-wal") / (4096 + 24)
+    assert frames / 20 <= 11
+
+
+def test_running_a_job_takes_few_writes(q: Cli) -> None:  # noqa: F811
+    """Counted by the kernel: the frames of the database's log, the board, and the signal of its end."""
+    q.ok("worker", "start", "--concurrency", "4")
+    [worker] = q.workers()
+    before = writes(worker["pid"])
+    q.ok("enqueue", "--lines", "-", stdin="true\n" * 200)
+    q.ok("wait", "--all")
+    assert (writes(worker["pid"]) - before) / 200 < 30
+
+
+def writes(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("syscw"))
