@@ -25,6 +25,7 @@ RETIRE = signal.SIGUSR1  # start no more workers; those that are there have had 
 CAUGHT = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM, RETIRE)
 SHORT_LIFE = 1.0
 LONGEST_PAUSE = 30.0
+LONGEST_PAUSE_AFTER_KILL = 0.1
 FORK_AGAIN_AFTER = 0.5
 HOPELESS = 5  # so many short lives in a row mean that workers do not come up
 
@@ -148,7 +149,8 @@ class Manager:
             self._log.tell("worker died while stopping", worker=child.id, pid=pid, status=code)
             return
         self._short_lives = 0 if lived >= SHORT_LIFE else self._short_lives + 1
-        pause = restart_pause(self._short_lives)
+        came_up = os.path.exists(os.path.join(self._run_dir, child.id))  # its bell
+        pause = restart_pause(self._short_lives, killed=came_up and code == -signal.SIGKILL)
         if self._short_lives >= HOPELESS and self._ready >= 0:
             os.close(self._ready)  # whoever waits for the workers to be ready has waited long enough
             self._ready = -1
@@ -163,10 +165,11 @@ class Manager:
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
-def restart_pause(short_lives: int) -> float:
-    """Seconds before a successor starts. A killed worker is replaced at once; only if one after the other dies in
-    its first second, something is wrong that haste does not mend."""
-    return 0.0 if short_lives <= 10 else min(LONGEST_PAUSE, 0.05 * 2 ** min(short_lives - 10, 10))
+def restart_pause(short_lives: int, killed: bool) -> float:
+    """Seconds before a successor starts. A killed worker is replaced at once, or nearly so if that happens all the
+    time; but if one after the other dies by itself in its first second, haste does not mend it."""
+    longest = LONGEST_PAUSE_AFTER_KILL if killed else LONGEST_PAUSE
+    return 0.0 if short_lives <= 10 else min(longest, 0.05 * 2 ** min(short_lives - 10, 10))
 
 
 def adopt_orphans() -> None:

@@ -68,8 +68,8 @@ class Run:
         self.output = Output(lambda: self._open_log(int(config["log_max_bytes"])), int(config["output_limit"]))
         self.pipes: dict[int, int] = {}  # the streams that are still open
         self._members: dict[int, int] = {}
-        self._began = time.monotonic()
-        self.deadline = self._began + claim.timeout_seconds if claim.timeout_seconds else None
+        self.began = time.monotonic()
+        self.deadline = self.began + claim.timeout_seconds if claim.timeout_seconds else None
         first = procfs.ticks()
         self.pid = self._start(place.home)
         self.born = (first, procfs.ticks())
@@ -174,7 +174,7 @@ class Run:
         """The shell has exited. If it failed, what it leaves behind must go before the job may run again; only a
         completed job may leave processes on purpose."""
         self._status = status
-        self._duration_ms = round((time.monotonic() - self._began) * 1000)
+        self._duration_ms = round((time.monotonic() - self.began) * 1000)
         self._cpu_ms = round(cpu_seconds * 1000)
         self._max_rss_kb = max_rss_kb
         if status != 0 and self.ending is None:

@@ -32,6 +32,7 @@ from queuectl.worker.kin import Traces, kill_survivors, tag_of
 from queuectl.worker.log import Log
 from queuectl.worker.process import CannotStart, Run, Workplace, take
 
+LINGER = 0.001
 FLUSH_WITHIN = 0.05  # a settled run is on disk this many seconds later at most
 STORE_PATIENCE = 1.0  # a locked database must not keep the loop from its runs for longer
 RETRY_STORE_AFTER = 0.25
@@ -147,6 +148,9 @@ class Worker:
         while not (self._leaving and not self._runs and not self._ended):
             self._wait()
             self._collect()
+            if self._ended and self._others_end_soon():
+                self._ears.listen(LINGER)
+                self._collect()
             now = time.monotonic()
             if self._news or now >= self._due_at:
                 self._exchange()
@@ -189,6 +193,11 @@ class Worker:
                 self._finish(run)
             else:
                 run.output.flush()
+
+    def _others_end_soon(self) -> bool:
+        """Short runs end in company. A moment's wait lets them share a transaction; long ones are not waited for."""
+        young = time.monotonic() - LINGER * 5
+        return any(run.began > young for run in self._runs.values())
 
     def _exchange(self) -> None:
         """One transaction: what ended is settled, free slots are filled, news is read."""
