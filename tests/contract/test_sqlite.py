@@ -22,7 +22,7 @@ from queuectl import logs
 from queuectl.bell import Bell
 from queuectl.errors import Conflict, StoreReplaced, StoreUnavailable
 from queuectl.store import Store, migrate, statements
-from queuectl.store.sqlite import APPLICATION_ID, SqliteEngine
+from queuectl.store.sqlite import APPLICATION_ID, DIALECT, SqliteEngine
 from tests.conftest import Clock
 from tests.contract.conftest import enqueue
 
@@ -375,6 +375,43 @@ def test_a_newer_program_brings_the_file_to_its_schema_and_keeps_the_jobs(
     store.close()
     monkeypatch.undo()
     assert "newer queuectl" in refused(path).message  # by the program of before
+
+
+def test_a_queue_of_the_first_schema_keeps_its_jobs_history_and_counts(path: Path) -> None:
+    """Every schema that was ever in use must lead to the newest."""
+    db = apsw.Connection(str(path))
+    for number, script in migrate.scripts_after(0, "sqlite"):
+        if number == 1:
+            for spot, words in DIALECT.items():
+                script = script.replace(spot, words)
+            db.execute(script)
+    columns = "id, command, queue, state, ready, priority, max_retries, backoff_base, run_at, created_at, updated_at"
+    for id, state, finished in (
+        ("a", "completed", 9),
+        ("b", "pending", None),
+        ("c", "dead", 9),
+        ("d", "pending", None),
+    ):
+        db.execute(
+            f"INSERT INTO jobs ({columns}, finished_at) VALUES (?, 'true', ?, ?, ?, 0, 3, 2, 1, 1, 1, ?)",
+            (id, "mail" if id == "d" else "default", state, state == "pending", finished),
+        )
+    for job, reason in ((1, "started"), (3, "started"), (1, "exit code 0"), (3, "exit code 1")):
+        db.execute("INSERT INTO events (job, at, state, run, reason) VALUES (?, 2, 'x', 1, ?)", (job, reason))
+    db.pragma("user_version", 1)
+    db.pragma("application_id", APPLICATION_ID)
+    db.close()
+    store = Store(SqliteEngine(str(path)))
+    assert {job.id: job.state for job in store.views.jobs()} == dict(
+        a="completed", b="pending", c="dead", d="pending"
+    )
+    assert [event.reason for event in store.views.history("a")] == ["enqueued", "started", "exit code 0"]
+    assert [event.reason for event in store.views.history("c")] == ["enqueued", "started", "exit code 1"]
+    assert {state: n for state, n in store.views.counts().items() if n} == dict(completed=1, pending=2, dead=1)
+    assert store.retry(["c"]) == ["c"]
+    assert store.views.counts()["pending"] == 3
+    assert all(finding.ok for finding in store.engine.checkup() if finding.check == "integrity")
+    store.close()
 
 
 def test_a_migration_that_fails_leaves_the_old_schema_whole(
