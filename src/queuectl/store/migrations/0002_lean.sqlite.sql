@@ -12,15 +12,19 @@ CREATE TABLE lean_counts (
 ) WITHOUT ROWID;
 
 -- A queue has a row for every state from its first job on, so that a move need not make one.
-CREATE TRIGGER queue_counted AFTER INSERT ON lean_counts BEGIN
-  INSERT OR IGNORE INTO lean_counts (queue, state, n)
+INSERT INTO lean_counts
+SELECT queue, column1, COALESCE((SELECT n FROM counts WHERE queue = queues.queue AND state = column1), 0)
+  FROM (SELECT DISTINCT queue FROM counts) AS queues,
+       (VALUES ('pending'), ('processing'), ('completed'), ('failed'), ('dead'), ('cancelled'), ('blocked'));
+
+DROP TABLE counts;
+ALTER TABLE lean_counts RENAME TO counts;
+
+CREATE TRIGGER queue_counted AFTER INSERT ON counts BEGIN
+  INSERT OR IGNORE INTO counts (queue, state, n)
   VALUES (NEW.queue, 'pending', 0), (NEW.queue, 'processing', 0), (NEW.queue, 'completed', 0),
          (NEW.queue, 'failed', 0), (NEW.queue, 'dead', 0), (NEW.queue, 'cancelled', 0), (NEW.queue, 'blocked', 0);
 END;
-
-INSERT INTO lean_counts SELECT queue, state, n FROM counts;
-DROP TABLE counts;
-ALTER TABLE lean_counts RENAME TO counts;
 
 CREATE TRIGGER jobs_inserted AFTER INSERT ON jobs BEGIN
   INSERT INTO counts (queue, state, n) VALUES (NEW.queue, NEW.state, 1)
