@@ -386,12 +386,8 @@ def test_a_queue_of_the_first_schema_keeps_its_jobs_history_and_counts(path: Pat
                 script = script.replace(spot, words)
             db.execute(script)
     columns = "id, command, queue, state, ready, priority, max_retries, backoff_base, run_at, created_at, updated_at"
-    for id, state, finished in (
-        ("a", "completed", 9),
-        ("b", "pending", None),
-        ("c", "dead", 9),
-        ("d", "pending", None),
-    ):
+    states = {"a": "completed", "b": "pending", "c": "dead", "d": "pending"}
+    for id, state in states.items():
         db.execute(
             f"INSERT INTO jobs ({columns}, finished_at) VALUES (?, 'true', ?, ?, ?, 0, 3, 2, 1, 1, 1, ?)",
             (id, "mail" if id == "d" else "default", state, state == "pending", None if state == "pending" else 9),
@@ -402,9 +398,7 @@ def test_a_queue_of_the_first_schema_keeps_its_jobs_history_and_counts(path: Pat
     db.pragma("application_id", APPLICATION_ID)
     db.close()
     store = Store(SqliteEngine(str(path)))
-    assert {job.id: job.state for job in store.views.jobs()} == dict(
-        a="completed", b="pending", c="dead", d="pending"
-    )
+    assert {job.id: job.state for job in store.views.jobs()} == states
     assert [event.reason for event in store.views.history("a")] == ["enqueued", "started", "exit code 0"]
     assert [event.reason for event in store.views.history("c")] == ["enqueued", "started", "exit code 1"]
     assert {state: n for state, n in store.views.counts().items() if n} == {"completed": 1, "pending": 2, "dead": 1}

@@ -177,6 +177,21 @@ def test_stop_also_reaches_a_manager_that_has_no_worker_just_then(q: Cli) -> Non
     assert q.json("worker", "list") == []
 
 
+def test_a_manager_that_retires_takes_its_workers_along_but_hurries_none(q: Cli) -> None:
+    """What `worker stop` says to managers; also to one whose worker was replaced the moment before."""
+    q.ok("worker", "start")
+    id = q.enqueue(UNTIL_GO)
+    q.until(id, "processing")
+    [worker] = q.workers()
+    for _ in range(2):
+        os.kill(worker["manager_pid"], signal.SIGUSR1)
+        eventually(lambda: q.workers()[0]["state"] == "stopping", "the worker to be told")
+    assert q.state(id) == "processing"
+    (q.folder / "go").touch()
+    assert q.until(id, "completed")["attempts"] == 0
+    gone(worker["pid"], worker["manager_pid"])
+
+
 def test_workers_whose_manager_was_killed_are_seen_to_leave(q: Cli) -> None:
     q.ok("worker", "start")
     running = q.enqueue(UNTIL_GO)

@@ -19,7 +19,7 @@ from queuectl.model import Worker
 from queuectl.store import Store
 from queuectl.worker import card
 from queuectl.worker.kin import current_worker, signal_one
-from queuectl.worker.manager import RETIRE
+from queuectl.worker.worker import RETIRE
 
 MOST_WORKERS = 1000
 ANSWER_WITHIN = 10.0  # seconds
@@ -98,10 +98,11 @@ def stop(store: Store, ids: tuple[str, ...], timeout: str | None, now: bool) -> 
             f"Waiting{limit} for {plural(busy, 'running job')} to finish. (Ctrl-C ends this wait, not the stopping.)"
         )
     if not now and not _wait_until_gone(store, names, managers, patience):
-        store.stop_workers(names, "now")
+        # Also those that have taken the places of workers that died meanwhile.
+        store.stop_workers([worker.id for worker in _living(store, names, managers)], "now")
         now = True
     if now and not _wait_until_gone(store, names, managers, store.config()["kill_grace"] + ANSWER_WITHIN):
-        stuck = [f"worker {worker.id} (pid {worker.pid})" for worker in _living(store, names)]
+        stuck = [f"worker {worker.id} (pid {worker.pid})" for worker in _living(store, names, managers)]
         raise TimedOut(
             "no answer from " + ", ".join(stuck or [f"manager {pid}" for pid in managers]),
             "if it is stopped, kill -CONT it; kill -9 it to have its jobs put back",
@@ -160,13 +161,14 @@ def _chosen(store: Store, ids: tuple[str, ...]) -> list[Worker]:
     return chosen
 
 
-def _living(store: Store, ids: list[str]) -> list[Worker]:
-    return [worker for worker in store.views.workers() if worker.alive and worker.id in ids]
+def _living(store: Store, ids: list[str], managers: dict[int, int]) -> list[Worker]:
+    mine = (worker for worker in store.views.workers() if worker.id in ids or worker.manager_pid in managers)
+    return [worker for worker in mine if worker.alive]
 
 
 def _wait_until_gone(store: Store, ids: list[str], managers: dict[int, int], patience: float | None) -> bool:
     deadline = None if patience is None else time.monotonic() + patience
-    while _living(store, ids) or any(procfs.start_time(pid) == started for pid, started in managers.items()):
+    while _living(store, ids, {}) or any(procfs.start_time(pid) == started for pid, started in managers.items()):
         if deadline is not None and time.monotonic() >= deadline:
             return False
         time.sleep(0.02)

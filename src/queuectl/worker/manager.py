@@ -19,9 +19,8 @@ from queuectl import newjob, store
 from queuectl.worker import board, card, cgroup
 from queuectl.worker.kin import kill_once
 from queuectl.worker.log import Log
-from queuectl.worker.worker import LEFT_IN_ORDER, Assignment, work
+from queuectl.worker.worker import LEFT_IN_ORDER, RETIRE, Assignment, work
 
-RETIRE = signal.SIGUSR1  # start no more workers; those that are there have had their orders
 CAUGHT = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM, RETIRE)
 SHORT_LIFE = 1.0
 LONGEST_PAUSE = 30.0
@@ -81,7 +80,10 @@ class Manager:
         if number == signal.SIGCHLD:
             self._bury()
         elif number in (signal.SIGALRM, RETIRE):
-            self._retiring |= number == RETIRE
+            if number == RETIRE:
+                self._retiring = True
+                for pid in self._workers:
+                    os.kill(pid, RETIRE)
             waiting, self._to_start = self._to_start, []
             for dead in waiting:
                 self._start_worker(dead)

@@ -41,6 +41,7 @@ PRUNES_AT_ONCE = 10
 
 PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)  # waiting helps
 LEAVE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+RETIRE = signal.SIGUSR1  # leave as well, but never in a hurry, however often it is said
 NEVER = float("inf")
 LEFT_IN_ORDER = 0
 START_AGAIN = 3
@@ -99,6 +100,7 @@ class Worker:
         self._leaving = assignment.leaving
         self._in_a_hurry = False
         self._asked = 0  # signals to leave, so far
+        self._retired = False
         self._exit_code = LEFT_IN_ORDER
         self._news = True
         self._due_at = NEVER
@@ -133,6 +135,7 @@ class Worker:
         signal.signal(signal.SIGCHLD, lambda *_: None)  # it wakes the loop, that is all
         for number in LEAVE:
             signal.signal(number, self._count_signal)
+        signal.signal(RETIRE, self._retire)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         self._ears.turn_to(self._signals, self._heard_signals)
         self._ears.turn_to(self._assignment.lifeline, self._manager_died)
@@ -319,10 +322,13 @@ class Worker:
     def _count_signal(self, *_: object) -> None:
         self._asked += 1  # no more than this: it interrupts whatever the loop is doing
 
+    def _retire(self, *_: object) -> None:
+        self._retired = True
+
     def _heard_signals(self) -> None:
         """A first signal lets the running jobs finish, a second one ends them."""
         os.read(self._signals, 4096)
-        if self._asked:
+        if self._asked or self._retired:
             self._leave(in_a_hurry=self._asked > 1)
 
     def _manager_died(self) -> None:
