@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape
 
 from bench.measure import Figure
 
-ROW, LABELS, BARS, VALUES = 26, 330, 380, 150
+ROW, LABELS, BARS, VALUES = 26, 360, 380, 120
 
 
 def draw(path: Path, figures: Sequence[Figure]) -> None:

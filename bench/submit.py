@@ -28,7 +28,9 @@ def per_call(command: list[str]) -> Callable[[], float]:
             made.queuectl("enqueue", "true")
             began = time.perf_counter()
             for _ in range(CALLS):
-                subprocess.run(command, env=made.env, stdout=subprocess.DEVNULL, check=True)
+                subprocess.run(
+                    command, env=made.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True
+                )
             return (time.perf_counter() - began) / CALLS * 1000
 
     return run
