@@ -101,6 +101,7 @@ class Worker:
         self._in_a_hurry = False
         self._asked = 0  # signals to leave, so far
         self._retired = False
+        self._registered = False
         self._exit_code = LEFT_IN_ORDER
         self._news = True
         self._due_at = NEVER
@@ -186,8 +187,9 @@ class Worker:
             pid, status, used = os.wait4(-1, os.WNOHANG)
             if pid == 0:
                 break
-            cpu = used.ru_utime + used.ru_stime
-            self._shells.pop(pid).reaped(status, cpu, used.ru_maxrss, self._config["kill_grace"])
+            if pid in self._shells:
+                cpu = used.ru_utime + used.ru_stime
+                self._shells.pop(pid).reaped(status, cpu, used.ru_maxrss, self._config["kill_grace"])
         now = time.monotonic()
         for run in list(self._runs.values()):
             if run.deadline is not None and now >= run.deadline:
@@ -347,6 +349,8 @@ class Worker:
 
     def _say_leaving(self) -> None:
         """Nobody should count on us any longer; whoever ordered it knows, others read it in our row."""
+        if not self._registered:
+            return
         try:
             self._store.stop_workers([self.id], "drain")
         except StoreUnavailable as error:
@@ -372,6 +376,7 @@ class Worker:
             self._assignment.queues,
             self._assignment.concurrency,
         )
+        self._registered = True
 
     def _recover_lost(self, patience: float = 5.0) -> None:
         """Put back the jobs of workers that died: first end what is left of their runs, then requeue."""

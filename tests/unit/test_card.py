@@ -1,0 +1,43 @@
+"""A manager's card: found while the manager lives, and believed only where its pid means something."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from queuectl import procfs
+from queuectl.worker import card
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    return str(tmp_path / "run")
+
+
+def test_a_living_manager_is_found_by_its_card(folder: str) -> None:
+    assert card.managers(folder) == {}
+    path = card.post(folder)
+    assert card.managers(folder) == {os.getpid(): procfs.start_time(os.getpid())}
+    assert os.stat(path).st_mode & 0o777 == 0o600
+    os.unlink(path)
+    assert card.managers(folder) == {}
+
+
+def test_the_card_of_a_dead_manager_is_nobodys(folder: str) -> None:
+    pid = os.fork()
+    if pid == 0:
+        card.post(folder)
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert os.listdir(folder) == [f"{pid}{card.SUFFIX}"]
+    assert card.managers(folder) == {}
+
+
+@pytest.mark.parametrize("text", ["{started} another-boot 4026531836", "1 {here}", "", "garbage"])
+def test_a_card_from_elsewhere_means_nothing(folder: str, text: str) -> None:
+    path = Path(card.post(folder))
+    path.write_text(text.format(started=procfs.start_time(os.getpid()), here=procfs.here()))
+    assert card.managers(folder) == {}
