@@ -6,8 +6,6 @@ import os
 import shutil
 import signal
 
-import apsw
-
 from tests.conftest import DEADLINE, eventually
 from tests.e2e.conftest import Cli
 
@@ -91,14 +89,15 @@ def test_a_stop_order_outlives_the_worker_it_was_given_to(q: Cli) -> None:
 def test_a_worker_can_be_stopped_while_it_waits_for_the_database_to_come_up(q: Cli) -> None:
     q.ok("worker", "start")
     [worker] = q.workers()
-    lock = apsw.Connection(str(q.db))
-    lock.execute("BEGIN IMMEDIATE")
+    os.kill(worker["manager_pid"], signal.SIGSTOP)
     os.kill(worker["pid"], signal.SIGKILL)
+    q.db.rename(q.db.with_name("away.db"))
+    q.db.mkdir()
+    os.kill(worker["manager_pid"], signal.SIGCONT)
     log = q.logs / "workers.log"
-    eventually(lambda: "store unavailable" in log.read_text(), "the successor to find it locked")
+    eventually(lambda: "store unavailable" in log.read_text(), "the successor to miss it")
     os.kill(worker["manager_pid"], signal.SIGTERM)
     eventually(lambda: not lives(worker["manager_pid"]), "both to leave")
-    lock.execute("ROLLBACK")
     assert "left without the database" in log.read_text()
     assert "bug" not in log.read_text()
 
