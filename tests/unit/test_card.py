@@ -19,11 +19,13 @@ def folder(tmp_path: Path) -> str:
 
 def test_a_living_manager_is_found_by_its_card(folder: str) -> None:
     assert card.managers(folder) == {}
-    path = card.post(folder)
+    card.post(folder)
     assert card.managers(folder) == {os.getpid(): procfs.start_time(os.getpid())}
-    assert os.stat(path).st_mode & 0o777 == 0o600
-    os.unlink(path)
+    [name] = os.listdir(folder)
+    assert os.stat(os.path.join(folder, name)).st_mode & 0o777 == 0o600
+    card.remove(folder)
     assert card.managers(folder) == {}
+    card.remove(folder)
 
 
 def test_the_card_of_a_dead_manager_is_nobodys(folder: str) -> None:
@@ -38,6 +40,7 @@ def test_the_card_of_a_dead_manager_is_nobodys(folder: str) -> None:
 
 @pytest.mark.parametrize("text", ["{started} another-boot 4026531836", "1 {here}", "", "garbage"])
 def test_a_card_from_elsewhere_means_nothing(folder: str, text: str) -> None:
-    path = Path(card.post(folder))
+    card.post(folder)
+    [path] = Path(folder).iterdir()
     path.write_text(text.format(started=procfs.start_time(os.getpid()), here=procfs.here()))
     assert card.managers(folder) == {}

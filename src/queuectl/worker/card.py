@@ -9,16 +9,22 @@ from queuectl import private, procfs
 SUFFIX = ".manager"  # the dot tells cards from bells
 
 
-def post(folder: str) -> str:
-    """Leave our own card; where it lies."""
+def post(folder: str) -> None:
+    """Leave our own card."""
     private.make_folder(folder)
-    path = os.path.join(folder, f"{os.getpid()}{SUFFIX}")
-    card = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    card = os.open(_own(folder), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         os.write(card, f"{procfs.start_time(os.getpid())} {procfs.here()}".encode())
     finally:
         os.close(card)
-    return path
+
+
+def remove(folder: str) -> None:
+    """Take our own card away."""
+    try:
+        os.unlink(_own(folder))
+    except OSError:
+        pass
 
 
 def managers(folder: str) -> dict[int, int]:
@@ -33,6 +39,10 @@ def managers(folder: str) -> dict[int, int]:
         if started and procfs.start_time(pid) == started:
             found[pid] = started
     return found
+
+
+def _own(folder: str) -> str:
+    return os.path.join(folder, f"{os.getpid()}{SUFFIX}")
 
 
 def _started(path: str) -> int:

@@ -58,21 +58,22 @@ class Manager:
     def run(self) -> int:
         """Keep the workers running until they have all left in good order."""
         for number in CAUGHT:
-            signal.signal(
-                number, signal.SIG_DFL
-            )  # whoever started us may have had it ignored, and we would inherit that
+            signal.signal(number, signal.SIG_DFL)  # whoever started us may have had it ignored, and we inherit that
         signal.pthread_sigmask(signal.SIG_BLOCK, CAUGHT)
         adopt_orphans()
         store.preload()
         gc.freeze()  # what is loaded now stays shared with the workers
         gc.set_threshold(20_000, 50, 50)  # a worker makes little waste: look for it after 500 runs, not after 20
-        own_card = card.post(self._run_dir)
+        try:
+            card.post(self._run_dir)
+        except OSError as error:  # a full disk; `worker stop` still finds us through our workers
+            self._log.tell("no card could be left", reason=error)
         self._log.tell("started", pid=os.getpid(), workers=self._count, slots=self._concurrency)
         for _ in range(self._count):
             self._start_worker("")
         while self._workers or self._to_start:
             self._handle(signal.sigwait(CAUGHT))
-        os.unlink(own_card)
+        card.remove(self._run_dir)
         self._log.tell("left")
         return 0
 
