@@ -115,7 +115,10 @@ def sweep(folder: str, spare: Collection[str] = ()) -> None:
     """Remove what the dead have left, but for some that is still wanted."""
     for name in silent(folder):
         if name not in spare:
-            _remove(os.path.join(folder, name))
+            try:
+                os.unlink(os.path.join(folder, name))
+            except OSError:  # somebody was quicker; or it is no file, and not ours
+                pass
 
 
 def _is_left(folder: str, name: str) -> bool:

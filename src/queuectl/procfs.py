@@ -69,12 +69,20 @@ def processes() -> dict[int, Process]:
         names = os.listdir("/proc")
     except FileNotFoundError:
         return {}
-    return {int(name): found for name in names if name.isdigit() and (found := process(int(name)))}
+    return {int(name): found for name in names if name.isdigit() and (found := _visible(int(name)))}
+
+
+def _visible(pid: int) -> Process | None:
+    """Under `hidepid` other users' processes cannot be looked at; they are not ours to end, either."""
+    try:
+        return process(pid)
+    except PermissionError:
+        return None
 
 
 def start_time(pid: int) -> int:
     """When it was started, in the kernel's own count; 0 if it is not there."""
-    found = process(pid)
+    found = _visible(pid)
     return found.started if found else 0
 
 

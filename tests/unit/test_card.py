@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
-from queuectl import procfs
+from queuectl import bell, procfs
 from queuectl.worker import card
 
 
@@ -44,3 +45,17 @@ def test_a_card_from_elsewhere_means_nothing(folder: str, text: str) -> None:
     [path] = Path(folder).iterdir()
     path.write_text(text.format(started=procfs.start_time(os.getpid()), here=procfs.here()))
     assert card.managers(folder) == {}
+
+
+def test_what_else_lies_there_is_passed_over(folder: str) -> None:
+    card.post(folder)
+    for name in ("12 (copy).manager", ".manager", "x.manager"):
+        Path(folder, name).touch()
+    Path(folder, "34.manager").mkdir()
+    assert card.managers(folder).keys() == {os.getpid()}
+    old = time.time() - 3600
+    Path(folder, "a.folder").mkdir()
+    for name in os.listdir(folder):
+        os.utime(os.path.join(folder, name), (old, old))
+    bell.sweep(folder, spare=[f"{os.getpid()}.manager"])
+    assert sorted(os.listdir(folder)) == sorted(["34.manager", "a.folder", f"{os.getpid()}.manager"])

@@ -45,6 +45,13 @@ def test_a_mount_that_shows_a_part_is_understood(tree: Path) -> None:
     assert delegated(tree, "/podium", root="/pod") == ""
 
 
+def test_a_mount_with_a_strange_name_disturbs_nobody(tree: Path) -> None:
+    (tree / "cgroup").write_text("0::/\n")
+    strange = b"9 2 0:3 / /mnt/caf\xe9 rw - ext4 x rw\n41 31 0:38 / %s rw - cgroup2 cgroup2 rw\n"
+    (tree / "mountinfo").write_bytes(strange % os.fsencode(tree))
+    assert cgroup.delegated(str(tree / "mountinfo"), str(tree / "cgroup")) == str(tree)
+
+
 def test_without_a_hierarchy_there_is_no_group(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cgroup.delegated(str(tree / "none"), str(tree / "none")) == ""
     (tree / "cgroup").write_text("4:memory:/somewhere\n")

@@ -78,6 +78,24 @@ def test_a_start_falls_between_the_ticks_around_it() -> None:
         process.wait()
 
 
+def test_what_may_not_be_looked_at_is_not_ours(
+    child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user's processes, where /proc is mounted with hidepid."""
+    look = procfs.process
+
+    def refuse(pid: int) -> procfs.Process | None:
+        if pid == child.pid:
+            raise PermissionError
+        return look(pid)
+
+    monkeypatch.setattr(procfs, "process", refuse)
+    found = procfs.processes()
+    assert os.getpid() in found
+    assert child.pid not in found
+    assert procfs.start_time(child.pid) == 0
+
+
 def test_who_cannot_look_does_not_say_that_nothing_is_there(child: subprocess.Popen[bytes]) -> None:
     for look in (
         lambda: procfs.start_time(child.pid),

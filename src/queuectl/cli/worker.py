@@ -98,9 +98,9 @@ def stop(store: Store, ids: tuple[str, ...], timeout: str | None, now: bool) -> 
             f"Waiting{limit} for {plural(busy, 'running job')} to finish. (Ctrl-C ends this wait, not the stopping.)"
         )
     if not now and not _wait_until_gone(store, names, managers, patience):
-        # Also those that have taken the places of workers that died meanwhile.
-        store.stop_workers([worker.id for worker in _living(store, names, managers)], "now")
         now = True
+    if now:  # also those that have taken the places of workers that died meanwhile
+        store.stop_workers([worker.id for worker in _living(store, names, managers)], "now")
     if now and not _wait_until_gone(store, names, managers, store.config()["kill_grace"] + ANSWER_WITHIN):
         stuck = [f"worker {worker.id} (pid {worker.pid})" for worker in _living(store, names, managers)]
         raise TimedOut(

@@ -112,14 +112,15 @@ class SqliteEngine:
             self._check_place()  # which knows more, if all of it is gone
             raise self._explain(error) from error
         try:
-            before, self._written = self._written, (log.st_ino, log.st_mtime)
-            # A time stamp is coarse: what was written in the same moment as we looked must be seen the next time.
-            if self._written == before and time.time() - log.st_mtime > SURELY_PAST:
+            if self._written == (log.st_ino, log.st_mtime):
                 return False
             self._check_place()
             version, self._data_version = self._data_version, self._db.pragma("data_version")
         except apsw.Error as error:
             raise self._explain(error) from error
+        # A time stamp is coarse: what is written in the very moment we look must be seen the next time.
+        past = time.time() - log.st_mtime > SURELY_PAST
+        self._written = (log.st_ino, log.st_mtime) if past else (0, 0.0)
         return version != self._data_version
 
     def announce(self) -> int:

@@ -30,15 +30,12 @@ def remove(folder: str) -> None:
 def managers(folder: str) -> dict[int, int]:
     """The living managers of this machine, as pid and start time."""
     try:
-        names = [name for name in os.listdir(folder) if name.endswith(SUFFIX)]
+        names = os.listdir(folder)
     except FileNotFoundError:
         return {}
-    found = {}
-    for name in names:
-        pid, started = int(name.removesuffix(SUFFIX)), _started(os.path.join(folder, name))
-        if started and procfs.start_time(pid) == started:
-            found[pid] = started
-    return found
+    pids = [int(stem) for name in names if name != (stem := name.removesuffix(SUFFIX)) and stem.isdigit()]
+    cards = {pid: _started(os.path.join(folder, f"{pid}{SUFFIX}")) for pid in pids}
+    return {pid: started for pid, started in cards.items() if started and procfs.start_time(pid) == started}
 
 
 def _own(folder: str) -> str:
@@ -50,6 +47,6 @@ def _started(path: str) -> int:
     try:
         with open(path, encoding="ascii") as card:
             started, _, place = card.read().partition(" ")
-    except FileNotFoundError:
+    except (OSError, ValueError):
         return 0
-    return int(started) if place == procfs.here() else 0
+    return int(started) if place == procfs.here() and started.isdigit() else 0

@@ -41,9 +41,9 @@ def path_of(worker_id: str) -> str:
 def delegated(mounts: str = "/proc/self/mountinfo", membership: str = "/proc/self/cgroup") -> str:
     """The folder of the group we live in, if we may make groups below it; else ""."""
     try:
-        with open(membership, encoding="utf-8") as file:
+        with open(membership, encoding="utf-8", errors="surrogateescape") as file:
             own = next((line[3:].rstrip("\n") for line in file if line.startswith("0::")), "")
-        with open(mounts, encoding="utf-8") as file:
+        with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
             roots = [line.split() for line in file if " - cgroup2 " in line]
     except OSError:
         return ""
@@ -72,8 +72,10 @@ def members(group: str) -> set[int]:
     try:
         with open(os.path.join(group, "cgroup.procs"), encoding="ascii") as file:
             return {int(line) for line in file}
-    except FileNotFoundError:
-        return set()
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENODEV):  # ENODEV: removed after it was opened
+            return set()
+        raise
 
 
 def is_all_in(group: str, pids: Collection[int]) -> bool:

@@ -35,6 +35,7 @@ class Child:
 
     id: str
     started: float
+    leaving: bool  # it was only to tidy up
 
 
 class Manager:
@@ -96,7 +97,7 @@ class Manager:
                 os.kill(pid, signal.SIGTERM)
 
     def _start_worker(self, succeeds: str) -> None:
-        id = newjob.new_id()
+        id, leaving = newjob.new_id(), self._retiring or self._stops > 0
         try:
             pid = os.fork()
         except OSError as error:  # no memory or processes just now
@@ -104,7 +105,7 @@ class Manager:
             self._start_later(succeeds, FORK_AGAIN_AFTER)
             return
         if pid:
-            self._workers[pid] = Child(id, time.monotonic())
+            self._workers[pid] = Child(id, time.monotonic(), leaving)
             return
         code = 1
         try:
@@ -113,8 +114,7 @@ class Manager:
             code = work(
                 Assignment(
                     id, self._url, self._concurrency, self._queues, self._lifeline, self._ready,
-                    self._retiring or self._stops > 0,
-                    succeeds, self._log.chatty,
+                    leaving, succeeds, self._log.chatty,
                 )
             )  # fmt: skip
         except BaseException as error:
@@ -148,7 +148,7 @@ class Manager:
     def _replace(self, child: Child, pid: int, status: int) -> None:
         lived = time.monotonic() - child.started
         code = os.waitstatus_to_exitcode(status)
-        if self._stops and lived < SHORT_LIFE:  # it was only to tidy up, and cannot
+        if child.leaving:  # it cannot; the next that starts will
             self._log.tell("worker died while stopping", worker=child.id, pid=pid, status=code)
             return
         self._short_lives = 0 if lived >= SHORT_LIFE else self._short_lives + 1

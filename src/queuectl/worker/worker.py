@@ -75,6 +75,9 @@ def work(assignment: Assignment) -> int:
         return Worker(assignment).serve()
     except LeftWaiting as error:  # the next worker tidies up
         log.tell("left without the database", reason=error)
+    except StoreReplaced as error:  # while we were still getting ready
+        log.tell("database replaced", reason=error)
+        return START_AGAIN
     return LEFT_IN_ORDER
 
 
@@ -156,7 +159,10 @@ class Worker:
                 self._ears.listen(LINGER)
                 self._collect()
             now = time.monotonic()
-            if self._news or now >= self._due_at:
+            if self._exit_code == START_AGAIN:  # there is nobody to settle with
+                self._news = False
+                self._ended.clear()
+            elif self._news or now >= self._due_at:
                 self._exchange()
             elif now >= self._poll_at:
                 self._poll()
@@ -207,6 +213,7 @@ class Worker:
     def _exchange(self) -> None:
         """One transaction: what ended is settled, free slots are filled, news is read."""
         free = self._free_slots()
+        no_room_until = self._no_room_until if time.monotonic() < self._no_room_until else NEVER
         try:
             tick = self._store.tick(self.id, self._ended, free, self._assignment.queues)
         except StoreReplaced as error:
@@ -228,9 +235,7 @@ class Worker:
         self._ended.clear()
         self._news = False
         self._config = tick.config
-        self._due_at = NEVER if tick.due_in is None else now + tick.due_in
-        if self._no_room_until > now:
-            self._due_at = min(self._due_at, self._no_room_until)
+        self._due_at = min(no_room_until, NEVER if tick.due_in is None else now + tick.due_in)
         self._poll_at = now + tick.config["worker_poll_interval"]
         for claim in tick.refused:
             self._log.tell("late result refused", job=claim.id, run=claim.run)
@@ -239,6 +244,7 @@ class Worker:
                 run.end(lifecycle.Cancelled(), tick.config["kill_grace"])
         if tick.stop:
             self._leave(in_a_hurry=tick.stop == "now")
+        self._board.write()  # before anything new: what ended may leave processes behind
         for claim in tick.claims:
             self._start(claim)
         self._board.write()
@@ -264,6 +270,7 @@ class Worker:
         self._report_trouble(error)
         self._exit_code = START_AGAIN
         self._news = False
+        self._due_at = NEVER
         self._ended.clear()
         self._leave(in_a_hurry=True)
 
@@ -280,7 +287,9 @@ class Worker:
                 self._cramped = True
             return
         self._runs[claim.seq] = self._shells[run.pid] = run
-        self._cramped = False
+        if self._cramped:  # there is room again: fill the other slots, too
+            self._cramped = False
+            self._news = True
         self._board.pin(claim.seq, run.pid, run.born, run.tag)
         for pipe in run.pipes:
             self._ears.turn_to(pipe, partial(self._read, run, pipe))
@@ -394,7 +403,10 @@ class Worker:
             board.remove(board.path_of(self._store.engine.run_dir, worker))
             self._unswept = True
         if self._unswept:
-            self._sweep()
+            try:
+                self._sweep()
+            except OSError as error:  # tidiness is no reason to stop
+                self._log.tell("upkeep failed", reason=error)
 
     def _sweep(self) -> None:
         """Clear away what the dead have left, but for what is needed to end their runs."""
@@ -462,6 +474,8 @@ class Worker:
         while True:
             try:
                 return action()
+            except StoreReplaced:  # waiting does not bring it back
+                raise
             except (StoreUnavailable, OSError) as error:
                 if isinstance(error, OSError) and error.errno not in PASSING:
                     raise
