@@ -50,6 +50,19 @@ def test_a_worker_without_processes_puts_jobs_back_and_spends_no_attempt(q: Cli)
     assert "put back: resource temporarily unavailable" in reasons
 
 
+def test_after_a_shortage_all_slots_are_filled_again(q: Cli) -> None:
+    """By the worker itself: nobody rings, nobody writes, and the next beat is far away."""
+    q.ok("config", "set", "lease_timeout", "3600")
+    q.ok("config", "set", "worker_poll_interval", "3600")
+    ids = q.batch(*[{"command": "true"}] * 4, *[{"command": "exec sleep 1000"}] * 4)
+    q.env.update(SHORTAGE="1", PYTHONPATH=str(Path(__file__).parent / "shortage"))
+    q.ok("worker", "start", "--concurrency", "4")
+    eventually(lambda: [q.state(id) for id in ids[4:]] == ["processing"] * 4, "all four to run")
+    reasons = [event["reason"] for event in q.json("history", ids[4])]
+    assert "put back: resource temporarily unavailable" in reasons
+    q.ok("worker", "stop", "--now")
+
+
 @pytest.mark.parametrize("command", ["yes 'a line of output'", "tr '\\0' x < /dev/zero", "cat /dev/urandom"])
 def test_a_flood_of_output_is_bounded_on_disk_and_in_memory(q: Cli, command: str) -> None:
     result = flood(q, command, megabytes=100, limit=2 * MIB)
