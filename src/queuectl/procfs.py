@@ -6,6 +6,8 @@ import os
 import time
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+_KERNEL_THREAD = 0x00200000
+_EXEC_TAKES = 50  # looks, a tenth of a millisecond apart
 _SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 # Only this means "no such process". Any other error (no file handles left, say) is raised: who cannot see must not
@@ -94,11 +96,32 @@ def ticks() -> int:
 def variable(pid: int, name: bytes) -> bytes | None:
     """What this process had in its environment under that name when it was started."""
     try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            entries = file.read().split(b"\0")
+        entries = _environment(pid).split(b"\0")
     except (*_GONE, PermissionError):  # another user's processes are not ours to know
         return None
     return next((entry[len(name) + 1 :] for entry in entries if entry.startswith(name + b"=")), None)
+
+
+def _environment(pid: int) -> bytes:
+    """In the midst of an exec a process has neither arguments nor environment yet; a moment later it has."""
+    for _ in range(_EXEC_TAKES):
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            found = file.read()
+        if found:
+            return found
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            settled = file.read(1) != b""
+        if settled or _is_kernels(pid):
+            with open(f"/proc/{pid}/environ", "rb") as file:  # again: it may just have come
+                return file.read()
+        time.sleep(0.0001)
+    return b""
+
+
+def _is_kernels(pid: int) -> bool:
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        state, *_, flags = file.read().rpartition(b")")[2].split()[:7]
+    return state in b"ZX" or bool(int(flags) & _KERNEL_THREAD)
 
 
 def here() -> str:

@@ -7,6 +7,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +53,29 @@ def test_a_variable_is_found_by_its_whole_name(child: subprocess.Popen[bytes]) -
     assert procfs.variable(child.pid, b"OTHER") == b"TAG=x"
     for other in (b"TA", b"AG", b"TAGS", b"TAG=one"):
         assert procfs.variable(child.pid, other) is None
+
+
+def test_a_process_in_the_midst_of_an_exec_is_looked_at_again() -> None:
+    """Hundreds of processes, each looked at from its first moment on: none is seen without its environment."""
+    for _ in range(300):
+        pid = os.posix_spawn("/bin/sleep", ["sleep", "1000"], {"TAG": "here"})
+        found = procfs.variable(pid, b"TAG")
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+        assert found == b"here"
+
+
+def test_kernel_threads_and_cleared_environments_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    cleared = subprocess.Popen(["/bin/sleep", "1000"], env={})
+    eventually(lambda: Path(f"/proc/{cleared.pid}/cmdline").read_bytes(), "it to have started")
+    monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("it was waited for"))
+    try:
+        assert procfs.variable(cleared.pid, b"TAG") is None
+        if os.path.exists("/proc/2/stat"):
+            assert procfs.variable(2, b"TAG") is None
+    finally:
+        cleared.kill()
+        cleared.wait()
 
 
 def test_a_process_whose_first_thread_has_ended_still_lives() -> None:
