@@ -25,7 +25,7 @@ def test_what_a_failed_run_left_behind_is_ended_before_the_next_run(q: Cli) -> N
     """Only a completed job may leave processes on purpose."""
     q.ok("worker", "start")
     left_behind = "(setsid sh -c 'echo $$ >> left; exec sleep 1000' &)"
-    next_run = "for pid in $(cat left 2>/dev/null); do kill -0 $pid 2>/dev/null && echo $pid >> beside; done"
+    next_run = "for pid in $(cat left 2>/dev/null); do [ -e /proc/$pid/exe ] && echo $pid >> beside; done"
     wait = "while ! [ -e left ] || [ $(wc -l < left) -lt $QUEUECTL_ATTEMPT ]; do sleep 0.01; done"
     id = q.enqueue(f"{next_run}; {left_behind}; {wait}; exit 1", backoff_base=0, max_retries=3)
     assert q.until(id, "dead")["exit_code"] == 1
