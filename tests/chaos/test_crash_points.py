@@ -117,11 +117,11 @@ def test_a_worker_killed_at_any_step_loses_nothing_and_overlaps_nothing(stage: S
 
 RECOVERY = [
     *(f"sql:{number}" for number in range(4, 30)),
-    "before:queuectl.worker.worker:kill_survivors",
-    "after:queuectl.worker.worker:kill_survivors",
+    "before:queuectl.worker.recovery:kill_survivors",
+    "after:queuectl.worker.recovery:kill_survivors",
     "before:queuectl.store.store:Store.recover",
     "after:queuectl.store.store:Store.recover",
-    "after:queuectl.worker.worker:Worker._mark_lost",
+    "after:queuectl.worker.recovery:Recovery._mark_lost",
 ]
 
 

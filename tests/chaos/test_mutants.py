@@ -24,7 +24,7 @@ MUTANTS = {
         "tests/contract/test_fence.py::test_a_worker_that_lost_its_claim_cannot_settle",
     ),
     "no kill before the requeue": (
-        "worker/worker.py",
+        "worker/recovery.py",
         "not kill_survivors(self._traces_of(worker, claims), patience)",
         "False",
         "tests/chaos/test_crash_points.py::test_a_worker_killed_at_any_step_loses_nothing_and_overlaps_nothing"

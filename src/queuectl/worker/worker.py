@@ -13,11 +13,11 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from queuectl import bell, lifecycle, logs, procfs, times
+from queuectl import lifecycle, procfs
 from queuectl.bell import Bell
 from queuectl.errors import StoreReplaced, StoreUnavailable
 from queuectl.lifecycle import Settlement
@@ -25,14 +25,14 @@ from queuectl.model import Claim, Report
 from queuectl.states import PRUNABLE
 from queuectl.store import Store, open_store
 from queuectl.store.store import PRUNED_AT_ONCE
-from queuectl.worker import board, card, cgroup
+from queuectl.worker import cgroup
 from queuectl.worker.board import Board
 from queuectl.worker.ears import Ears
-from queuectl.worker.kin import Traces, kill_survivors, tag_of
 from queuectl.worker.log import Log
 from queuectl.worker.process import CannotStart, Run, Workplace, take
+from queuectl.worker.recovery import Recovery
 
-LINGER = 0.001
+LINGER = 0.001  # seconds to wait for other short runs to end, so that they share a transaction
 FLUSH_WITHIN = 0.05  # a settled run is on disk this many seconds later at most
 STORE_PATIENCE = 1.0  # a locked database must not keep the loop from its runs for longer
 RETRY_STORE_AFTER = 0.25
@@ -114,17 +114,17 @@ class Worker:
         self._beat_at = 0.0
         self._prune_at = 0.0
         self._flush_at: float | None = None
-        self._unswept = True
         self._store_trouble = ""
         self._listen()
         self._store = self._patiently(self._open_store)
         self._config = self._patiently(self._store.config)
-        self._group = cgroup.join(self.id)
+        group = cgroup.join(self.id)
         engine = self._store.engine
-        alone = self._group if assignment.concurrency == 1 else ""
+        alone = group if assignment.concurrency == 1 else ""
         self._place = Workplace(self.id, _open_here(), engine.log_dir, engine.identity, alone)
-        self._board = self._patiently(lambda: Board(engine.run_dir, self.id, engine.identity, self._group))
+        self._board = self._patiently(lambda: Board(engine.run_dir, self.id, engine.identity, group))
         self._bell = self._patiently(lambda: Bell(engine.run_dir, self.id))
+        self._recovery = Recovery(self._store, group, self._log)
         self._ears.turn_to(self._bell.fileno(), self._heard_bell)
 
     def _open_store(self) -> Store:
@@ -206,7 +206,7 @@ class Worker:
                 run.output.flush()
 
     def _others_end_soon(self) -> bool:
-        """Short runs end in company. A moment's wait lets them share a transaction; long ones are not waited for."""
+        """Short runs end in company; long ones are not waited for."""
         young = time.monotonic() - LINGER * 5
         return any(run.began > young for run in self._runs.values())
 
@@ -388,48 +388,10 @@ class Worker:
         self._registered = True
 
     def _recover_lost(self, patience: float = 5.0) -> None:
-        """Put back the jobs of workers that died: first end what is left of their runs, then requeue."""
-        for worker, claims in self._store.lost_workers().items():
-            if not kill_survivors(self._traces_of(worker, claims), patience):
-                self._log.tell("a lost run will not die, its job must wait", by=worker)
-                continue
-            order, recovered = self._store.recover(worker)
-            if order and worker == self._assignment.succeeds:
-                self._leave(in_a_hurry=order == "now")
-            for claim, settlement in recovered:
-                self._mark_lost(claim)
-                self._log.tell("run lost", job=claim.id, run=claim.run, by=worker, next=settlement.state)
-                self._news = True
-            board.remove(board.path_of(self._store.engine.run_dir, worker))
-            self._unswept = True
-        if self._unswept:
-            try:
-                self._sweep()
-            except OSError as error:  # tidiness is no reason to stop
-                self._log.tell("upkeep failed", reason=error)
-
-    def _sweep(self) -> None:
-        """Clear away what the dead have left, but for what is needed to end their runs."""
-        self._unswept = False
-        run_dir = self._store.engine.run_dir
-        boards = [worker + board.SUFFIX for worker in self._store.lost_workers()]
-        bell.sweep(run_dir, spare=[*boards, *(f"{pid}{card.SUFFIX}" for pid in card.managers(run_dir))])
-        cgroup.sweep(self._group)
-
-    def _traces_of(self, worker: str, claims: list[Claim]) -> Traces:
-        """What its board says, and the tags of what the store says it held."""
-        engine = self._store.engine
-        traces = board.read(board.path_of(engine.run_dir, worker), engine.identity)
-        return replace(traces, tags=traces.tags | {tag_of(worker, claim, engine.identity) for claim in claims})
-
-    def _mark_lost(self, claim: Claim) -> None:
-        """Close the lost run's part of its log, if it has one."""
-        path = logs.path_of(self._store.engine.log_dir, claim.id)
-        now = times.now_ms()
-        try:
-            logs.close_run(path, claim.started_at, logs.end_mark(now, "lost", max(0, now - claim.started_at)))
-        except OSError as error:
-            self._log.tell("log not written", job=claim.id, reason=error)
+        orders = self._recovery.put_back(patience)
+        self._news |= bool(orders)
+        if order := orders.get(self._assignment.succeeds):  # it was told to leave, and we have its place
+            self._leave(in_a_hurry=order == "now")
 
     def _heard_bell(self) -> None:
         self._bell.clear()
