@@ -22,7 +22,7 @@ def explain(job: Job, workers: Sequence[Worker], ahead: int, now: int) -> list[s
         case State.DEAD:
             return [
                 f"It is dead: {job.error}, after {job.attempts} failed and {job.crashes} lost runs "
-                f"(allowed: {job.max_retries} failed, and crash_limit lost).",
+                f"(allowed: {job.max_retries} failed; lost: see queuectl config get crash_limit).",
                 f"See what it printed: queuectl logs {job.id}. Run it again: queuectl dlq retry {job.id}",
             ]
     reasons = []

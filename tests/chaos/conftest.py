@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.conftest import Cli
 from tests.e2e.conftest import q as q  # the installed command, on a queue of its own
 
 
@@ -20,6 +21,17 @@ def need(command: list[str]) -> None:
         if os.environ.get("CI"):
             pytest.fail(problem)
         pytest.skip(problem)
+
+
+def pids(q: Cli, name: str) -> list[int]:
+    """The process ids that jobs have written into a file so far."""
+    path = q.folder / name
+    return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+def lives(pid: int) -> bool:
+    """A zombie has no program any more."""
+    return os.path.exists(f"/proc/{pid}/exe")
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import apsw
 import pytest
 
 from queuectl.worker import cgroup
+from tests.chaos.conftest import lives, pids
 from tests.conftest import eventually
 from tests.e2e.conftest import Cli
 
@@ -25,15 +26,6 @@ DEEPER = {
     "no environment, another session": f"env -i setsid {STAY} &",
     "no environment, an orphan": f"( env -i setsid {STAY} & )",
 }
-
-
-def pids(q: Cli, name: str) -> list[int]:
-    path = q.folder / name
-    return [int(line) for line in path.read_text().split()] if path.exists() else []
-
-
-def lives(pid: int) -> bool:
-    return os.path.exists(f"/proc/{pid}/exe")
 
 
 def end(*pids: int) -> None:

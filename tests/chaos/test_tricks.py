@@ -5,20 +5,25 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
+from typing import Any
 
+from tests.chaos.conftest import lives, pids
 from tests.conftest import DEADLINE, eventually
 from tests.e2e.conftest import Cli
 
 BLOCKED = "while [ ! -e go ]; do sleep 0.02; done"
 
 
-def pids(q: Cli, name: str) -> list[int]:
-    path = q.folder / name
-    return [int(line) for line in path.read_text().split()] if path.exists() else []
-
-
-def lives(pid: int) -> bool:
-    return os.path.exists(f"/proc/{pid}/exe")
+def told_to_stop(q: Cli) -> tuple[str, dict[str, Any], subprocess.Popen[bytes]]:
+    """A job that runs, its worker, and a `worker stop` that waits for it."""
+    q.ok("worker", "start")
+    id = q.enqueue(f"echo $$ >> running; {BLOCKED}")
+    eventually(lambda: pids(q, "running"), "the job to run")
+    [worker] = q.workers()
+    stopping = q.start("worker", "stop")
+    eventually(lambda: q.workers()[0]["state"] == "stopping", "the order to arrive")
+    return id, worker, stopping
 
 
 def test_what_a_failed_run_left_behind_is_ended_before_the_next_run(q: Cli) -> None:
@@ -73,12 +78,7 @@ def test_a_database_that_was_moved_away_is_not_worked_on_any_longer(q: Cli) -> N
 
 
 def test_a_stop_order_outlives_the_worker_it_was_given_to(q: Cli) -> None:
-    q.ok("worker", "start")
-    id = q.enqueue(f"echo $$ >> running; {BLOCKED}")
-    eventually(lambda: pids(q, "running"), "the job to run")
-    [worker] = q.workers()
-    stopping = q.start("worker", "stop")
-    eventually(lambda: q.workers()[0]["state"] == "stopping", "the order to arrive")
+    id, worker, stopping = told_to_stop(q)
     os.kill(worker["pid"], signal.SIGKILL)
     assert stopping.wait(DEADLINE) == 0
     eventually(lambda: not q.workers(), "the successor to leave, too")
@@ -186,12 +186,7 @@ def test_a_database_put_in_the_place_of_another_is_served_by_the_same_workers(q:
 
 
 def test_an_order_to_stop_is_not_inherited_by_a_stranger(q: Cli) -> None:
-    q.ok("worker", "start")
-    id = q.enqueue(f"echo $$ >> running; {BLOCKED}")
-    eventually(lambda: pids(q, "running"), "the job to run")
-    [worker] = q.workers()
-    stopping = q.start("worker", "stop")
-    eventually(lambda: q.workers()[0]["state"] == "stopping", "the order to arrive")
+    id, worker, stopping = told_to_stop(q)
     os.kill(worker["manager_pid"], signal.SIGKILL)
     os.kill(worker["pid"], signal.SIGKILL)
     assert stopping.wait(DEADLINE) == 0

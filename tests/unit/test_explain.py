@@ -98,5 +98,5 @@ def test_it_has_finished() -> None:
 def test_it_is_dead_and_how_to_run_it_again() -> None:
     dead = replace(JOB, state="dead", finished_at=NOW, error="exit code 1", attempts=3, crashes=1)
     first, second = reasons(dead, IDLE)
-    assert first.startswith("It is dead: exit code 1, after 3 failed and 1 lost runs (allowed: 3 failed, ")
+    assert first.startswith("It is dead: exit code 1, after 3 failed and 1 lost runs (allowed: 3 failed; ")
     assert "queuectl dlq retry job1" in second
