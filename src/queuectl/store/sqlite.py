@@ -250,7 +250,12 @@ class SqliteEngine:
         where = f'"{self.path}"'
         match error:
             case apsw.BusyError() | apsw.LockedError():
-                what, hint = f"the database {where} is locked by another process", "try again; see who with fuser"
+                what, hint = (
+                    f"the database {where} is locked by another process",
+                    f"try again; see who it is: fuser -v {self.path}",
+                )
+            case _ if os.path.isdir(self.path):
+                what, hint = f"{where} is a folder", "give a file in it with --db"
             case apsw.NotADBError():
                 what, hint = f"{where} is not an SQLite database", "give another file with --db"
             case apsw.CorruptError():
