@@ -60,11 +60,11 @@ class Event:
     run: int
     worker_id: str | None
     reason: str
-    exit_code: int | None
-    signal: int | None
-    duration_ms: int | None
-    cpu_ms: int | None
-    max_rss_kb: int | None
+    exit_code: int | None = None
+    signal: int | None = None
+    duration_ms: int | None = None
+    cpu_ms: int | None = None
+    max_rss_kb: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         return _as_json(self)

@@ -392,8 +392,16 @@ def test_a_queue_of_the_first_schema_keeps_its_jobs_history_and_counts(path: Pat
             f"INSERT INTO jobs ({columns}, finished_at) VALUES (?, 'true', ?, ?, ?, 0, 3, 2, 1, 1, 1, ?)",
             (id, "mail" if id == "d" else "default", state, state == "pending", None if state == "pending" else 9),
         )
-    for job, reason in ((1, "started"), (3, "started"), (1, "exit code 0"), (3, "exit code 1")):
-        db.execute("INSERT INTO events (job, at, state, run, reason) VALUES (?, 2, 'x', 1, ?)", (job, reason))
+    states["e"] = "processing"
+    db.execute(
+        f"INSERT INTO jobs ({columns}, run, worker_id, started_at) "
+        "VALUES ('e', 'true', 'mail', 'processing', FALSE, 0, 3, 2, 1, 1, 1, 1, 'w1', 2)"
+    )
+    for job, reason in ((1, "started"), (3, "started"), (5, "started"), (1, "exit code 0"), (3, "exit code 1")):
+        db.execute(
+            "INSERT INTO events (job, at, state, run, reason, duration_ms) VALUES (?, 2, 'x', 1, ?, ?)",
+            (job, reason, None if reason == "started" else 1),
+        )
     db.pragma("user_version", 1)
     db.pragma("application_id", APPLICATION_ID)
     db.close()
@@ -401,7 +409,9 @@ def test_a_queue_of_the_first_schema_keeps_its_jobs_history_and_counts(path: Pat
     assert {job.id: job.state for job in store.views.jobs()} == states
     assert [event.reason for event in store.views.history("a")] == ["enqueued", "started", "exit code 0"]
     assert [event.reason for event in store.views.history("c")] == ["enqueued", "started", "exit code 1"]
-    assert {state: n for state, n in store.views.counts().items() if n} == {"completed": 1, "pending": 2, "dead": 1}
+    assert [event.reason for event in store.views.history("e")] == ["enqueued", "started"]
+    found = {state: n for state, n in store.views.counts().items() if n}
+    assert found == {"completed": 1, "pending": 2, "dead": 1, "processing": 1}
     assert store.retry(["c"]) == ["c"]
     assert store.views.counts()["pending"] == 3
     assert all(finding.ok for finding in store.engine.checkup() if finding.check == "integrity")

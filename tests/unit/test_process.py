@@ -181,11 +181,12 @@ class Stage:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.home = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        self.null = os.open(os.devnull, os.O_RDONLY)
         self.runs: list[Run] = []
 
     def run(self, command: str, **fields: object) -> Run:
         claim = a_claim(command, seq=len(self.runs) + 100, **{"cwd": str(self.folder), **fields})
-        run = Run(claim, Workplace(WORKER, self.home, str(self.folder / "logs")), CONFIG)
+        run = Run(claim, Workplace(WORKER, self.home, str(self.folder / "logs"), null=self.null), CONFIG)
         self.runs.append(run)
         return run
 
@@ -213,6 +214,7 @@ class Stage:
         for run in list(self.runs):
             run.end(Interrupted(), 0)
             self.see_through(run)
+        os.close(self.null)
         os.close(self.home)
 
 

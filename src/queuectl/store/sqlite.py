@@ -25,6 +25,7 @@ APPLICATION_ID = 0x51C71  # marks the file as ours
 SURELY_PAST = 2.0  # seconds
 LARGEST_CACHE = 64 * 1024 * 1024
 LARGEST_IDLE_WAL = 64 * 1024 * 1024
+CHECKPOINT_AT = 4000  # pages: the same few are written over and over, so a rare checkpoint copies fewer of them
 
 DIALECT = {
     "{skip_locked}": "",  # one writer at a time: there are no locked rows to skip
@@ -201,6 +202,7 @@ class SqliteEngine:
             migrate.check(version, self.path)
             self._migrate()
         self._db.pragma("foreign_keys", True)
+        self._db.wal_autocheckpoint(CHECKPOINT_AT)
         if self._durable:
             self._db.pragma("cache_size", -LARGEST_CACHE // 1024)  # for batches: it grows only as far as it is used
         else:

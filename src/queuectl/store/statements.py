@@ -75,10 +75,11 @@ UPDATE jobs
 
 _NEXT_NUMBER = "(SELECT COALESCE(max(n), 0) + 1 FROM events WHERE job = :seq)"
 
-RECORD_EVENT = f"""
-INSERT INTO events (job, n, at, state, run, worker_id, reason, exit_code, signal, duration_ms, cpu_ms, max_rss_kb)
+RECORD_RUN = f"""
+INSERT INTO events (job, n, at, state, run, worker_id, reason, exit_code, signal, duration_ms, cpu_ms, max_rss_kb,
+                    started_at)
 VALUES (:seq, {_NEXT_NUMBER}, :now, :state, :run, :worker, :reason, :exit_code, :signal, :duration_ms, :cpu_ms,
-        :max_rss_kb)
+        :max_rss_kb, :started_at)
 """
 
 RECORD_NOTE = f"""
@@ -230,13 +231,17 @@ SELECT id FROM (
 """
 
 HISTORY = """
-SELECT at, state, run, worker_id, reason, exit_code, signal, duration_ms, cpu_ms, max_rss_kb
+SELECT started_at, at, state, run, worker_id, reason, exit_code, signal, duration_ms, cpu_ms, max_rss_kb
   FROM events
  WHERE job = (SELECT seq FROM jobs WHERE id = :id)
  ORDER BY n
 """
 
-COUNTS = "SELECT queue, state, n FROM counts"
+COUNTS = """
+SELECT queue, state, n FROM counts
+ UNION ALL
+SELECT queue, 'processing', count(*) FROM jobs WHERE state = 'processing' GROUP BY queue
+"""
 
 WORKERS = """
 SELECT id, pid, pid_started, host, manager_pid, queues, concurrency, started_at, heartbeat_at, stop

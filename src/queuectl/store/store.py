@@ -24,8 +24,6 @@ PROMOTED_AT_ONCE = 1000
 PRUNED_AT_ONCE = 1000
 PROGRESS_EVERY = 1000
 PATIENCE_SECONDS = 10.0
-STARTED = {"state": "processing", "reason": "started", **dict.fromkeys(
-    ("exit_code", "signal", "duration_ms", "cpu_ms", "max_rss_kb"))}  # fmt: skip
 
 
 class Store:
@@ -199,6 +197,7 @@ class Store:
                 "stderr": report.stderr,
                 "cpu_ms": report.cpu_ms,
                 "max_rss_kb": report.max_rss_kb,
+                "started_at": claim.started_at,
             }
             if tx.run(sql.SETTLE, row):
                 events.append(row)
@@ -206,7 +205,7 @@ class Store:
                 reason = f"late result of run {claim.run} refused: the job has moved on ({end.reason})"
                 tx.run(sql.RECORD_NOTE, {**fence, "reason": reason})
                 refused.append(claim)
-        tx.load(sql.RECORD_EVENT, events)
+        tx.load(sql.RECORD_RUN, events)
         return refused
 
     def _claim(self, tx: Transaction, worker: str, slots: int, queues: Sequence[str]) -> list[Claim]:
@@ -220,9 +219,9 @@ class Store:
         if len(names) > 1:
             found.sort(key=lambda row: row[:2])
         claims = [Claim(*(*row[1:], tx.now)) for row in found[:slots]]
-        rows = [{"seq": claim.seq, "run": claim.run, "worker": worker, "now": tx.now, **STARTED} for claim in claims]
-        tx.load(sql.CLAIM, rows)
-        tx.load(sql.RECORD_EVENT, rows)
+        tx.load(
+            sql.CLAIM, [{"seq": claim.seq, "run": claim.run, "worker": worker, "now": tx.now} for claim in claims]
+        )
         return claims
 
     def is_served(self, queue: str) -> bool:

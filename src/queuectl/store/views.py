@@ -137,10 +137,13 @@ class Views:
 
     def history(self, text: str) -> list[Event]:
         """What happened to a job, its enqueueing first."""
-        job = self.job(text)
+        id = self.resolve(text)
         with self._engine.read() as tx:
-            events = [Event(*row) for row in tx.rows(sql.HISTORY, {"id": job.id})]
-        return [Event(job.created_at, "pending", 0, None, "enqueued", None, None, None, None, None), *events]
+            found = tx.rows(sql.GET_JOB, {"id": id})
+            rows = tx.rows(sql.HISTORY, {"id": id})
+        if not found:
+            raise no_such_job(text)
+        return _story(self._job(found[0]), rows)
 
     def ahead_of(self, job: Job) -> int:
         """How many due jobs of its queue come before it, counted up to COUNT_AHEAD_UP_TO."""
@@ -213,6 +216,21 @@ class Views:
             finished_last_hour=hour,
             workers=sum(worker.alive for worker in self.workers()),
         )
+
+
+def _story(job: Job, rows: list[Row]) -> list[Event]:
+    """The beginning of a run is told where it belongs: before the first event of that run, or in its time."""
+    runs = [(started_at, run, worker) for started_at, _, _, run, worker, *_ in rows if started_at is not None]
+    if job.state == State.PROCESSING and job.started_at is not None:
+        runs.append((job.started_at, job.run, job.worker_id))
+    starts = [Event(started_at, State.PROCESSING, run, worker, "started") for started_at, run, worker in runs]
+    story = [Event(job.created_at, State.PENDING, 0, None, "enqueued")]
+    for _, *fields in rows:
+        event = Event(*fields)
+        if starts and (event.run == starts[0].run or event.state == State.PROCESSING):
+            story.append(starts.pop(0))
+        story.append(event)
+    return story + starts
 
 
 def _spread(values: Iterable[float | None]) -> Spread | None:

@@ -46,6 +46,7 @@ class Workplace:
     log_dir: str
     database: str = ""  # names this very one
     group: str = ""  # a control group in which a run is alone with its worker
+    null: int = field(default_factory=lambda: os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     # As bytes, once: os.environ decodes and encodes every entry each time it is read.
     env: dict[bytes, bytes] = field(default_factory=lambda: dict(os.environb))
 
@@ -92,7 +93,7 @@ class Run:
                 command,
                 self._environment(),
                 file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, b"/dev/null", os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, self._place.null, 0),
                     (os.POSIX_SPAWN_DUP2, ends[0], 1),
                     (os.POSIX_SPAWN_DUP2, ends[1], 2),
                 ],
