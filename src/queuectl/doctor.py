@@ -22,7 +22,7 @@ def examine(url: str | None) -> Iterator[Finding]:
         yield Finding("database", False, error.message, error.hint)
         return
     try:
-        yield Finding("database", True, store.engine.url)
+        yield Finding("database", True, store.engine.name)
         yield _writable(store)
         yield from store.engine.checkup()
         yield from _workers(store)

@@ -53,6 +53,10 @@ class StoreUnavailable(QueuectlError):
     http_status = 503
 
 
+class OutcomeUnknown(StoreUnavailable):
+    """The answer to a commit was lost: it has happened, or it has not."""
+
+
 class StoreReplaced(StoreUnavailable):
     """Another database lies where ours was; what we hold open is nobody's any more."""
 

@@ -9,6 +9,8 @@ from queuectl.settings import Config
 from queuectl.states import FINISHED
 from queuectl.times import iso
 
+INTERNAL = ("run", "cancel_requested", "logs_at")  # not part of a job's JSON
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -42,13 +44,14 @@ class Job:
     worker_id: str | None
     run: int
     cancel_requested: bool
+    logs_at: str | None  # host:folder of its log, if it may have run on another machine
 
     @property
     def finished(self) -> bool:
         return self.state in FINISHED
 
     def as_json(self) -> dict[str, Any]:
-        return {key: value for key, value in _as_json(self).items() if key not in ("run", "cancel_requested")}
+        return {key: value for key, value in _as_json(self).items() if key not in INTERNAL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A worker process that has registered. `alive` is what the kernel says, not a clock."""
+    """A worker process that has registered. `alive` is what the kernel says, or of another machine its heartbeat."""
 
     id: str
     pid: int
@@ -85,6 +88,7 @@ class Worker:
     stop: str | None
     jobs: tuple[str, ...]
     alive: bool
+    here: bool  # on this machine
 
     @property
     def state(self) -> str:
@@ -95,7 +99,7 @@ class Worker:
         return "busy" if self.jobs else "idle"
 
     def as_json(self) -> dict[str, Any]:
-        return {**_as_json(self), "state": self.state}
+        return {**{key: value for key, value in _as_json(self).items() if key != "here"}, "state": self.state}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +151,7 @@ class Tick:
     refused: list[Claim]  # settled too late: these runs were no longer ours
     cancels: set[tuple[int, int]]  # (seq, run) of our runs that somebody wants ended
     stop: str | None
+    given_up: bool  # others took us for lost: what we run is no longer ours
     due_in: float | None  # seconds until the next job becomes due, if nothing is due now
     config: Config
 

@@ -1,9 +1,10 @@
-"""Every test here runs on every engine; a second one is one more entry in ENGINES."""
+"""Every test here runs on every engine, each on a queue of its own."""
 
 from __future__ import annotations
 
 import os
 import select
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,20 +16,42 @@ from queuectl.model import Claim, Job, Report
 from queuectl.newjob import NewJob
 from queuectl.store import Store
 from queuectl.store.engine import Engine
+from queuectl.store.postgres import PostgresEngine
 from queuectl.store.sqlite import SqliteEngine
 from tests.conftest import Clock
+from tests.postgres import Server
+from tests.postgres import postgres as postgres
 
-ENGINES: dict[str, Callable[[Path, Clock], Engine]] = {
-    "sqlite": lambda folder, clock: SqliteEngine(str(folder / "queue.db"), clock=clock),
-}
-
+ENGINES = ("sqlite", "postgres")
 DONE, NOTHING = Exited(0), Report()
 
 
 @pytest.fixture(params=ENGINES)
-def open_engine(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Callable[[], Engine]:
+def engine_name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def url(
+    engine_name: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """The address of a queue that is not there yet."""
+    if engine_name == "sqlite":
+        yield str(tmp_path / "queue.db")
+        return
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    server: Server = request.getfixturevalue("postgres")
+    schema = f"test_{uuid.uuid4().hex}"
+    yield server.url(schema)
+    server.sql(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+
+
+@pytest.fixture
+def open_engine(engine_name: str, url: str, clock: Clock) -> Callable[[], Engine]:
     """Open another connection to the same queue."""
-    return lambda: ENGINES[request.param](tmp_path, clock)
+    if engine_name == "sqlite":
+        return lambda: SqliteEngine(url, clock=clock)
+    return lambda: PostgresEngine(url, clock=clock)
 
 
 @pytest.fixture

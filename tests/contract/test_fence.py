@@ -6,7 +6,7 @@ from queuectl.lifecycle import Exited, after_run
 from queuectl.model import Claim, Report
 from queuectl.newjob import NewJob
 from queuectl.store import Store
-from tests.contract.conftest import FakeWorker, Hire
+from tests.contract.conftest import FakeWorker, Hire, enqueue, snapshot
 
 
 def settled(store: Store, worker: FakeWorker, claim: Claim) -> bool:
@@ -25,9 +25,22 @@ def test_a_worker_that_lost_its_claim_cannot_settle(store: Store, hire: Hire) ->
     assert "late result of run 1 refused" in store.views.history(id)[-1].reason
 
 
-def test_a_claim_settles_once(store: Store, hire: Hire) -> None:
-    store.enqueue([NewJob("true")])
+def test_a_claim_settles_once_however_often_it_is_said(store: Store, hire: Hire) -> None:
+    """The answer to a commit may be lost on its way: a worker then says the same again."""
+    [id] = store.enqueue([NewJob("true")])
     owner = hire()
     claim = owner.claim_one()
     assert settled(store, owner, claim) is True
-    assert settled(store, owner, claim) is False
+    before = snapshot(store)
+    assert settled(store, owner, claim) is True
+    assert snapshot(store) == before
+    assert [event.reason for event in store.views.history(id)] == ["enqueued", "started", "exit code 0"]
+
+
+def test_a_claim_does_not_settle_twice_in_different_ways(store: Store, hire: Hire) -> None:
+    enqueue(store)
+    owner = hire()
+    claim = owner.claim_one()
+    assert owner.settle(claim) is True
+    assert owner.settle(claim, Exited(1)) is False
+    assert store.views.job(claim.id).state == "completed"

@@ -186,9 +186,11 @@ def test_a_worker_that_was_given_up_learns_it_and_cannot_settle(store: Store, hi
     enqueue(store)
     worker = hire()
     claim = worker.claim_one()
-    store.recover("w1")  # by somebody who was mistaken
+    worker.die()
+    store.recover("w1")
     assert store.heartbeat("w1") is False
-    assert store.tick("w1", slots=1).stop == "now"
+    tick = store.tick("w1", slots=1)
+    assert (tick.given_up, tick.stop, tick.claims) == (True, "now", [])
     assert worker.settle(claim) is False
 
 

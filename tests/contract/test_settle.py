@@ -204,7 +204,7 @@ def test_a_tick_tells_which_results_came_too_late_and_settles_the_others(store: 
     store.enqueue([NewJob("true")] * 2)
     worker = hire()
     mine, lost = worker.claim(2)
-    worker.settle(lost)
+    worker.settle(lost, Exited(1))
     tick = store.tick(worker.id, ended(store, mine, lost))
     assert tick.refused == [lost]
     assert store.views.job(mine.id).state == "completed"

@@ -383,7 +383,7 @@ def test_a_queue_of_the_first_schema_keeps_its_jobs_history_and_counts(path: Pat
     for number, script in migrate.scripts_after(0, "sqlite"):
         if number == 1:
             for spot, words in DIALECT.items():
-                script = script.replace(spot, words)
+                script = script.replace(f"{{{spot}}}", words)
             db.execute(script)
     columns = "id, command, queue, state, ready, priority, max_retries, backoff_base, run_at, created_at, updated_at"
     states = {"a": "completed", "b": "pending", "c": "dead", "d": "pending"}

@@ -26,6 +26,10 @@ def test_the_engine_can_prepare_it(store: Store, name: str) -> None:
     text = STATEMENTS[name]
     lists = set(re.findall(r"{among:(\w+)}", text))
     names = set(re.findall(r"(?<![:\w]):([a-z_]+)", text))
-    params: dict[str, object] = {name: [] if name in lists else None for name in lists | names}
+    each = set(re.findall(r"{each:(\w+)}", text))
+    params: dict[str, object] = {name: [] if name in lists else None for name in lists | names | each}
     with store.engine.read() as tx:
-        assert tx.rows("EXPLAIN " + text, params)
+        if each:
+            tx.each("EXPLAIN " + text, [params])
+        else:
+            assert tx.rows("EXPLAIN " + text, params)

@@ -248,7 +248,7 @@ def test_the_numbers_of_a_known_set(store: Store, hire: Hire, clock: Clock) -> N
     hire("idle")
     hire("lost").die()
     for n in range(1, 101):
-        run_for(store, worker, clock, wait=n / 100, took=n / 1000, code=n % 4 == 0)
+        run_for(store, worker, clock, wait=n / 100, took=n / 1000, code=int(n % 4 == 0))
     store.cancel([enqueue(store)])
     enqueue(store)
     metrics = store.views.metrics()

@@ -24,7 +24,7 @@ def welcome(db: str | None) -> None:
     workers = sum(worker.alive for worker in store.views.workers())
     total, waiting = sum(counts.values()), counts["pending"] + counts["failed"]
     say(paint("queuectl", BOLD) + ", a durable background job queue for shell commands")
-    say(f"Queue:    {store.engine.url}")
+    say(f"Queue:    {store.engine.name}")
     states = ", ".join(f"{n:,} {state}" for state, n in counts.items() if n)
     say(f"Jobs:     {states or 'none yet'}")
     say(f"Workers:  {workers or 'none'} running")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from queuectl import bell, newjob, times
+from queuectl import newjob, times
 from queuectl.cli.render import note, plural, remember_address, visible
 from queuectl.errors import Duplicate, InvalidInput
 from queuectl.newjob import NewJob
@@ -104,11 +104,12 @@ def _answer(store: Store, job: NewJob, job_id: str, wait: bool, quiet: bool, jso
 
 def mention_missing_worker(store: Store, queues: Iterable[str]) -> None:
     """Say so if nobody is there to run jobs of these queues."""
-    if not bell.anyone(store.engine.run_dir):
+    served = store.served()
+    if not served:
         note(NO_WORKER)
         return
     for queue in sorted(set(queues)):
-        if not store.is_served(queue):
+        if not any(not names or queue in names for names in served):
             note(f'No worker serves the queue "{queue}". Start one: queuectl worker start --queue {queue}')
 
 

@@ -49,7 +49,7 @@ def reset_command(store: Store, yes: bool) -> int:
         if not sys.stdin.isatty():
             raise InvalidInput("this would delete everything, and nobody is here to be asked", "add --yes")
         total = plural(sum(store.views.counts().values()), "job")
-        where = visible(store.engine.url)
+        where = visible(store.engine.name)
         if not click.confirm(f"Delete all of {where}: {total} with history and logs, and all settings?", err=True):
             note("Nothing was deleted.")
             return 1

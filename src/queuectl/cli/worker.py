@@ -74,11 +74,12 @@ def start(store: Store, count: int, concurrency: int, queues: tuple[str, ...], f
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option("--timeout", metavar="DURATION", help="End the running jobs after this long, and put them back.")
 @click.option("--now", is_flag=True, help="End the running jobs at once, and put them back.")
+@click.option("--everywhere", is_flag=True, help="On all machines, not only on this one.")
 @with_store
-def stop(store: Store, ids: tuple[str, ...], timeout: str | None, now: bool) -> None:
-    """Stop workers after their running jobs have finished: these, or all of this queue."""
+def stop(store: Store, ids: tuple[str, ...], timeout: str | None, now: bool, everywhere: bool) -> None:
+    """Stop workers after their running jobs have finished: these, or all of this queue on this machine."""
     patience = None if timeout is None else times.parse_duration(timeout)
-    chosen = _chosen(store, ids)
+    chosen = _chosen(store, ids, everywhere)
     managers = {} if ids else card.managers(store.engine.run_dir)
     if not chosen and not managers:
         note("No workers are running.")
@@ -146,10 +147,10 @@ def worker_table(workers: Sequence[Worker]) -> None:
     )
 
 
-def _chosen(store: Store, ids: tuple[str, ...]) -> list[Worker]:
+def _chosen(store: Store, ids: tuple[str, ...], everywhere: bool) -> list[Worker]:
     alive = [worker for worker in store.views.workers() if worker.alive]
     if not ids:
-        return alive
+        return [worker for worker in alive if worker.here or everywhere]
     chosen = []
     for text in ids:
         found = [worker for worker in alive if worker.id == text or (len(text) >= 3 and worker.id.startswith(text))]
@@ -162,7 +163,11 @@ def _chosen(store: Store, ids: tuple[str, ...]) -> list[Worker]:
 
 
 def _living(store: Store, ids: list[str], managers: dict[int, int]) -> list[Worker]:
-    mine = (worker for worker in store.views.workers() if worker.id in ids or worker.manager_pid in managers)
+    mine = (
+        worker
+        for worker in store.views.workers()
+        if worker.id in ids or (worker.here and worker.manager_pid in managers)
+    )
     return [worker for worker in mine if worker.alive]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -10,6 +10,8 @@ from queuectl.model import Finding
 
 Params = Mapping[str, Any]
 Row = tuple[Any, ...]
+Holder = tuple[str, int, int, str, int]
+"""What tells if a worker lives: its id, its pid, that one's start, where that means something, its last heartbeat."""
 
 
 class Transaction(Protocol):
@@ -31,19 +33,46 @@ class Transaction(Protocol):
         """Execute; all rows it returns."""
         ...
 
-    def load(self, sql: str, many: Iterable[Params]) -> None:
-        """Execute for each, as fast as this database can. Raises Duplicate if a unique value is taken."""
+    def each(self, sql: str, many: Sequence[Params]) -> None:
+        """Execute a statement with {each:…} for all of these."""
         ...
+
+    def missed(self, sql: str, many: Sequence[Params]) -> list[Params]:
+        """The same; those for which it found no row."""
+        ...
+
+    def load(self, table: str, many: Iterable[Params]) -> None:
+        """Insert rows, as fast as this database can. Raises Duplicate if a unique value is taken."""
+        ...
+
+
+class Line(Protocol):
+    """Brings news from other machines to a waiting worker."""
+
+    def fileno(self) -> int: ...
+    def hear(self) -> bool:
+        """Take what has come; is it for us? Raises OSError if the line is dead."""
+        ...
+
+    def close(self) -> None: ...
 
 
 class Engine(Protocol):
     """A database holding one queue."""
 
     url: str
+    """Its address, perhaps with a password in it."""
+    name: str
     """How people name it; never with a password."""
+    leased: bool
+    """Are there other machines that can only judge a worker by its heartbeat?"""
+    place: str
+    """Where this process' pid means something, if there are several such places."""
     identity: str
     """Names this very database: a copy of it has another."""
     log_dir: str
+    logs_at: str | None
+    """The machine and folder of the logs that are written here, for readers on other machines."""
     run_dir: str
     """Where this machine's workers keep their bells and boards."""
 
@@ -61,6 +90,14 @@ class Engine(Protocol):
 
         Raises StoreReplaced if the database we hold open is no longer the one at this address.
         """
+        ...
+
+    def listen(self) -> Line | None:
+        """A line on which news comes that no bell can bring; None if there is none."""
+        ...
+
+    def is_alive(self, holder: Holder, now: int, lease: float) -> bool:
+        """Does this worker live? `now` is a transaction's, `lease` in seconds."""
         ...
 
     def announce(self) -> int:

@@ -14,11 +14,11 @@ from queuectl.times import now_ms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import TracebackType
 
     from queuectl.model import Finding
-    from queuectl.store.engine import Params, Row
+    from queuectl.store.engine import Holder, Params, Row
 
 APPLICATION_ID = 0x51C71  # marks the file as ours
 
@@ -28,11 +28,12 @@ LARGEST_IDLE_WAL = 64 * 1024 * 1024
 CHECKPOINT_AT = 4000  # pages: the same few are written over and over, so a rare checkpoint copies fewer of them
 
 DIALECT = {
-    "{skip_locked}": "",  # one writer at a time: there are no locked rows to skip
-    "{for_update}": "",
-    "{serial}": "INTEGER PRIMARY KEY AUTOINCREMENT",  # never reused, or an old fence could fit a new job
-    "{ascii}": "TEXT",
-    "{clustered}": "WITHOUT ROWID",
+    "skip_locked": "",  # one writer at a time: there are no locked rows to skip
+    "for_update": "",
+    "serial": "INTEGER PRIMARY KEY AUTOINCREMENT",  # never reused, or an old fence could fit a new job
+    "ascii": "TEXT",
+    "clustered": "WITHOUT ROWID",
+    "from_each": "",
 }
 
 
@@ -43,6 +44,10 @@ class SqliteEngine:
     but survives a power cut only after `flush`; workers use it to share one sync among many runs.
     """
 
+    leased = False
+    place = ""
+    logs_at: str | None = None
+
     def __init__(
         self,
         path: str,
@@ -50,7 +55,7 @@ class SqliteEngine:
         durable: bool = True,
         patience: float = 10.0,
     ) -> None:
-        self.path = self.url = path
+        self.path = path
         self._clock = clock
         self._patience = patience
         self._durable = durable
@@ -59,7 +64,7 @@ class SqliteEngine:
         self._written = (0, 0.0)
         self._data_version = -1
         try:
-            self.path = self.url = os.path.realpath(path)
+            self.path = self.url = self.name = os.path.realpath(path)
             folder = os.path.dirname(self.path)
             self.log_dir = os.path.abspath(os.environ.get("QUEUECTL_LOG_DIR") or os.path.join(folder, "logs"))
             self.run_dir = self.path + ".run"
@@ -126,6 +131,12 @@ class SqliteEngine:
 
     def announce(self) -> int:
         return bell.ring(self.run_dir)
+
+    def listen(self) -> None:
+        return None  # the bell is enough on one machine
+
+    def is_alive(self, holder: Holder, now: int, lease: float) -> bool:
+        return bell.answers(self.run_dir, *holder[:3])
 
     def default_cwd(self) -> str | None:
         try:
@@ -236,14 +247,16 @@ class SqliteEngine:
         """The statement in SQLite's own words, and the names of its list parameters."""
         known = self._texts.get(sql)
         if known is None:
-            text, lists = sql, []
-            for spot, words in DIALECT.items():
-                text = text.replace(spot, words)
-            while "{among:" in text:
-                before, _, rest = text.partition("{among:")
-                name, _, after = rest.partition("}")
-                text = f"{before}IN (SELECT value FROM json_each(:{name})){after}"
-                lists.append(name)
+            lists = []
+            text, *rest = sql.split("{")
+            for part in rest:
+                spot, _, after = part.partition("}")
+                kind, _, name = spot.partition(":")
+                if kind == "among":
+                    lists.append(name)
+                    text += f"IN (SELECT value FROM json_each(:{name})){after}"
+                else:
+                    text += (f":{name}" if kind == "each" else DIALECT[kind]) + after
             known = self._texts[sql] = (text, lists)
         return known
 
@@ -339,9 +352,21 @@ class SqliteTransaction:
     def rows(self, sql: str, params: Params = {}) -> list[Row]:
         return self._engine.execute(sql, params).fetchall()
 
-    def load(self, sql: str, many: Iterable[Params]) -> None:
+    def each(self, sql: str, many: Sequence[Params]) -> None:
+        self._db.executemany(self._engine.text(sql)[0], many)
+
+    def missed(self, sql: str, many: Sequence[Params]) -> list[Params]:
+        return [row for row in many if not self.run(sql, row)]
+
+    def load(self, table: str, many: Iterable[Params]) -> None:
+        rows = iter(many)
+        first = next(rows, None)
+        if first is None:
+            return
+        insert = f"INSERT INTO {table} ({', '.join(first)}) VALUES ({', '.join(':' + name for name in first)})"
         try:
-            self._db.executemany(self._engine.text(sql)[0], many)
+            self._db.execute(insert, first)
+            self._db.executemany(insert, rows)
         except apsw.ConstraintError as error:
             if "UNIQUE" in str(error):
                 raise Duplicate(str(error)) from error

@@ -1,7 +1,8 @@
 """Every statement of the store, once, in the order a job lives.
 
 One text serves every database. `:name` is a parameter; `{…}` is a spot where databases differ, filled in by the
-engine: `{skip_locked}`, `{for_update}` and `{among:name}` (is one of the values in the list parameter).
+engine: `{skip_locked}`, `{for_update}`, `{among:name}` (is one of the values in the list parameter), and for what is
+done to many rows `{each:name}` with `{from_each}`: SQLite runs it for each row, PostgreSQL once for all.
 """
 
 from __future__ import annotations
@@ -10,25 +11,23 @@ from __future__ import annotations
 
 READ_CONFIG = "SELECT key, value FROM config"
 
-INSERT_JOB = """
-INSERT INTO jobs (id, command, queue, state, ready, priority, max_retries, backoff_base, timeout_seconds,
-                  run_at, cwd, env, created_at, updated_at)
-VALUES (:id, :command, :queue, 'pending', :run_at <= :now, :priority, :max_retries, :backoff_base,
-        :timeout_seconds, :run_at, :cwd, :env, :now, :now)
+INSERT_TAG = """
+INSERT INTO tags (tag, job)
+SELECT {each:tag}, (SELECT seq FROM jobs WHERE id = {each:id}) {from_each}
 """
-
-INSERT_TAG = "INSERT INTO tags (tag, job) SELECT :tag, seq FROM jobs WHERE id = :id"
 
 # -- claim -----------------------------------------------------------------------------------------------
 
 # Becoming due is a move from one index to the other. Bounded, so that no claim pays for a flood of retries.
+# Materialised, so that PostgreSQL cannot run the inner query again and exceed the limit.
 PROMOTE_DUE = """
-UPDATE jobs
-   SET ready = TRUE
- WHERE seq IN (SELECT seq FROM jobs
-                WHERE state IN ('pending', 'failed') AND NOT ready AND run_at <= :now
-                ORDER BY run_at
-                LIMIT :limit {skip_locked})
+WITH due AS MATERIALIZED (
+  SELECT seq FROM jobs
+   WHERE state IN ('pending', 'failed') AND NOT ready AND run_at <= :now
+   ORDER BY run_at
+   LIMIT :limit {skip_locked}
+)
+UPDATE jobs SET ready = TRUE WHERE seq IN (SELECT seq FROM due)
 """
 
 NEXT_DUE = "SELECT min(run_at) FROM jobs WHERE state IN ('pending', 'failed') AND NOT ready"
@@ -54,49 +53,65 @@ SELECT -priority, seq, id, run + 1, command, queue, attempts, crashes, max_retri
 
 CLAIM = """
 UPDATE jobs
-   SET state = 'processing', ready = FALSE, run = :run, worker_id = :worker, started_at = :now, updated_at = :now,
+   SET state = 'processing', ready = FALSE, run = {each:run}, worker_id = {each:worker}, logs_at = {each:logs_at},
+       started_at = {each:now}, updated_at = {each:now},
        duration_ms = NULL, exit_code = NULL, signal = NULL, error = NULL, stdout = NULL, stderr = NULL
- WHERE seq = :seq AND ready
+{from_each}
+ WHERE jobs.seq = {each:seq} AND ready
 """
 
 # -- settle ----------------------------------------------------------------------------------------------
 
-# The fence: a job that has moved on since this run was claimed matches no row.
+# The fence: a job that has moved on since this run was claimed matches no row. Nor does one that somebody has just
+# cancelled, if we have not seen that yet.
 SETTLE = """
 UPDATE jobs
-   SET state = :state, ready = FALSE, cancel_requested = FALSE,
-       attempts = attempts + :failed, crashes = crashes + :crashed,
-       run_at = CASE WHEN :state IN ('pending', 'failed') THEN :run_at ELSE run_at END,
-       updated_at = :now, finished_at = :finished_at,
-       duration_ms = :duration_ms, exit_code = :exit_code, signal = :signal, error = :error,
-       stdout = :stdout, stderr = :stderr
- WHERE seq = :seq AND run = :run AND state = 'processing' AND worker_id = :worker
+   SET state = {each:state}, ready = FALSE, cancel_requested = FALSE,
+       attempts = attempts + {each:failed}, crashes = crashes + {each:crashed},
+       run_at = CASE WHEN {each:state} IN ('pending', 'failed') THEN {each:run_at} ELSE jobs.run_at END,
+       updated_at = {each:now}, finished_at = {each:finished_at},
+       duration_ms = {each:duration_ms}, exit_code = {each:exit_code}, signal = {each:signal}, error = {each:error},
+       stdout = {each:stdout}, stderr = {each:stderr}
+{from_each}
+ WHERE jobs.seq = {each:seq} AND jobs.run = {each:run} AND jobs.state = 'processing'
+   AND jobs.worker_id = {each:worker} AND ({each:cancelled} = 1 OR NOT cancel_requested)
 """
 
-_NEXT_NUMBER = "(SELECT COALESCE(max(n), 0) + 1 FROM events WHERE job = :seq)"
-
-RECORD_RUN = f"""
+RECORD_RUN = """
 INSERT INTO events (job, n, at, state, run, worker_id, reason, exit_code, signal, duration_ms, cpu_ms, max_rss_kb,
                     started_at)
-VALUES (:seq, {_NEXT_NUMBER}, :now, :state, :run, :worker, :reason, :exit_code, :signal, :duration_ms, :cpu_ms,
-        :max_rss_kb, :started_at)
+SELECT {each:seq}, (SELECT COALESCE(max(n), 0) + 1 FROM events WHERE job = {each:seq}), {each:now}, {each:state},
+       {each:run}, {each:worker}, {each:reason}, {each:exit_code}, {each:signal}, {each:duration_ms}, {each:cpu_ms},
+       {each:max_rss_kb}, {each:started_at}
+{from_each}
 """
 
-RECORD_NOTE = f"""
+# Did we end this run before, in a transaction whose answer never came?
+ALREADY_SETTLED = """
+SELECT 1 FROM events WHERE job = :seq AND run = :run AND worker_id = :worker AND reason {among:reasons}
+"""
+
+LOCK_SEQ = "SELECT 1 FROM jobs WHERE seq = :seq {for_update}"
+
+# The job is locked before, so that the number is free.
+RECORD_NOTE = """
 INSERT INTO events (job, n, at, state, run, worker_id, reason)
-SELECT seq, {_NEXT_NUMBER}, :now, state, :run, :worker, :reason FROM jobs WHERE seq = :seq
+SELECT seq, (SELECT COALESCE(max(n), 0) + 1 FROM events WHERE job = :seq), :now, state, :run, :worker, :reason
+  FROM jobs WHERE seq = :seq
 """
 
 # -- workers ---------------------------------------------------------------------------------------------
 
 REGISTER = """
-INSERT INTO workers (id, pid, pid_started, host, manager_pid, queues, concurrency, started_at, heartbeat_at)
-VALUES (:id, :pid, :pid_started, :host, :manager_pid, :queues, :concurrency, :now, :now)
+INSERT INTO workers (id, pid, pid_started, place, host, manager_pid, queues, concurrency, started_at, heartbeat_at)
+VALUES (:id, :pid, :pid_started, :place, :host, :manager_pid, :queues, :concurrency, :now, :now)
 """
 
 HEARTBEAT = "UPDATE workers SET heartbeat_at = :now WHERE id = :id"
 
-READ_ORDER = "SELECT stop FROM workers WHERE id = :id"
+LOCK_WORKER = """
+SELECT stop, id, pid, pid_started, place, heartbeat_at FROM workers WHERE id = :id {for_update}
+"""
 
 # Its order, and when the next job becomes due.
 NEWS = """
@@ -121,17 +136,19 @@ SELECT seq, id, run, command, queue, attempts, crashes, max_retries, backoff_bas
        started_at, cancel_requested
   FROM jobs
  WHERE worker_id = :worker AND state = 'processing'
+ ORDER BY seq
 """
+LOCK_HELD_BY = HELD_BY + "{for_update}"
 
 # A job can be held by a worker that never came to register, or whose row is gone.
 HOLDERS = """
-SELECT id, pid, pid_started FROM workers
+SELECT id, pid, pid_started, place, heartbeat_at FROM workers
  UNION
-SELECT worker_id, 0, 0 FROM jobs
+SELECT worker_id, 0, 0, '', 0 FROM jobs
  WHERE state = 'processing' AND NOT EXISTS (SELECT 1 FROM workers WHERE workers.id = worker_id)
 """
 
-SERVED = "SELECT queues, id, pid, pid_started FROM workers WHERE stop IS NULL"
+SERVED = "SELECT queues, id, pid, pid_started, place, heartbeat_at FROM workers WHERE stop IS NULL"
 
 # -- steer -----------------------------------------------------------------------------------------------
 
@@ -139,7 +156,8 @@ FIND_EXACT = "SELECT id FROM jobs WHERE id = :id"
 FIND_PREFIX = "SELECT id FROM jobs WHERE id >= :low AND id < :high ORDER BY id LIMIT 2"
 FIND_LAST = "SELECT id FROM jobs ORDER BY seq DESC LIMIT 1"
 
-LOCK_JOB = "SELECT seq, state, run, worker_id FROM jobs WHERE id = :id {for_update}"
+# In one order, so that nobody waits for somebody who waits for him.
+LOCK_JOBS = "SELECT id, seq, state, run, worker_id FROM jobs WHERE id {among:ids} ORDER BY seq {for_update}"
 
 CANCEL_WAITING = """
 UPDATE jobs
@@ -165,11 +183,13 @@ DEAD_JOBS = "SELECT id FROM jobs WHERE state || '' = 'dead' AND state <> 'proces
 # -- clean-up --------------------------------------------------------------------------------------------
 
 PRUNE = """
-DELETE FROM jobs
- WHERE seq IN (SELECT seq FROM jobs
-                WHERE finished_at IS NOT NULL AND finished_at <= :before AND state {among:states}
-                ORDER BY finished_at
-                LIMIT :limit)
+WITH old AS MATERIALIZED (
+  SELECT seq FROM jobs
+   WHERE finished_at IS NOT NULL AND finished_at <= :before AND state {among:states}
+   ORDER BY finished_at
+   LIMIT :limit {skip_locked}
+)
+DELETE FROM jobs WHERE seq IN (SELECT seq FROM old)
 RETURNING id
 """
 
@@ -197,7 +217,7 @@ JOB_FIELDS = (
     "id", "command", "queue", "state", "priority", "attempts", "crashes", "max_retries", "backoff_base",
     "timeout_seconds", "run_at", "cwd", "env", "created_at", "updated_at", "started_at", "finished_at",
     "duration_ms", "exit_code", "signal", "error", "stdout", "stderr", "worker_id", "run", "cancel_requested",
-    "tags",
+    "logs_at", "tags",
 )  # fmt: skip
 JOB_COLUMNS = (
     ", ".join(JOB_FIELDS[:-1])
@@ -244,7 +264,7 @@ SELECT queue, 'processing', count(*) FROM jobs WHERE state = 'processing' GROUP 
 """
 
 WORKERS = """
-SELECT id, pid, pid_started, host, manager_pid, queues, concurrency, started_at, heartbeat_at, stop
+SELECT id, pid, pid_started, place, heartbeat_at, host, manager_pid, queues, concurrency, started_at, stop
   FROM workers ORDER BY started_at, id
 """
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 
-from queuectl import bell, logs, newjob, procfs, settings
-from queuectl.errors import Conflict, Duplicate, InvalidInput, no_such_job
+from queuectl import logs, newjob, procfs, settings
+from queuectl.errors import Conflict, Duplicate, InvalidInput, OutcomeUnknown, no_such_job
 from queuectl.states import FINISHED
 from queuectl.store import statements as sql
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from queuectl.lifecycle import Settlement
     from queuectl.model import Claim, Report, Tick
     from queuectl.newjob import NewJob
     from queuectl.settings import Config, Number
-    from queuectl.store.engine import Engine, Transaction
+    from queuectl.store.engine import Engine, Params, Transaction
     from queuectl.store.views import Views
 
 PROMOTED_AT_ONCE = 1000
@@ -51,14 +51,18 @@ class Store:
             ids = [job.id or next(drawn) for job in jobs]
             try:
                 with self.engine.write() as tx:
-                    tx.load(sql.INSERT_JOB, self._rows(tx.now, self._config(tx), jobs, ids, progress))
+                    tx.load("jobs", self._rows(tx.now, self._config(tx), jobs, ids, progress))
                     tags = [{"tag": tag, "id": id} for job, id in zip(jobs, ids, strict=True) for tag in job.tags]
                     if tags:
-                        tx.load(sql.INSERT_TAG, tags)
-                self.engine.announce()
-                return ids
+                        tx.each(sql.INSERT_TAG, tags)
             except Duplicate:
                 self._refuse_taken([job.id for job in jobs if job.id])  # else a drawn id met an old one: again
+                continue
+            except OutcomeUnknown:
+                if not self._is_stored(ids[:1]):  # all of them are, or none
+                    raise
+            self.engine.announce()
+            return ids
         raise Conflict("no free id could be drawn", "try again")
 
     def _rows(
@@ -75,19 +79,27 @@ class Store:
             if progress and number % PROGRESS_EVERY == 0:
                 progress(number)
             timeout = config["job_timeout"] if job.timeout_seconds is None else job.timeout_seconds
+            run_at = now if job.run_at is None else job.run_at
             yield {
                 "id": id,
                 "command": job.command,
                 "queue": job.queue,
+                "state": "pending",
+                "ready": run_at <= now,
                 "priority": job.priority,
                 "max_retries": config["max_retries"] if job.max_retries is None else job.max_retries,
                 "backoff_base": config["backoff_base"] if job.backoff_base is None else job.backoff_base,
                 "timeout_seconds": timeout or None,
-                "run_at": now if job.run_at is None else job.run_at,
+                "run_at": run_at,
                 "cwd": job.cwd or cwd,
                 "env": _json(job.env) if job.env else None,
-                "now": now,
+                "created_at": now,
+                "updated_at": now,
             }
+
+    def _is_stored(self, ids: list[str]) -> bool:
+        with self.engine.read() as tx:
+            return bool(tx.rows(sql.STATES_OF, {"ids": ids}))
 
     def _refuse_taken(self, chosen: list[str]) -> None:
         with self.engine.read() as tx:
@@ -117,6 +129,7 @@ class Store:
                     "id": worker,
                     "pid": pid,
                     "pid_started": procfs.start_time(pid),
+                    "place": self.engine.place,
                     "host": host,
                     "manager_pid": manager_pid,
                     "queues": " ".join(queues),
@@ -140,35 +153,36 @@ class Store:
         ended: Sequence[tuple[Claim, Settlement, Report]] = (),
         slots: int = 0,
         queues: Sequence[str] = (),
+        running: Collection[tuple[int, int]] | None = None,
     ) -> Tick:
-        """Settle what ended, lease up to `slots` due jobs, and bring the news: one transaction for all of it."""
-        from queuectl import lifecycle
-        from queuectl.model import Tick
+        """Settle what ended, lease up to `slots` due jobs, and bring the news: one transaction for all of it.
+
+        After an exchange that failed nobody knows if it has happened: given the (seq, run) of the runs that go on,
+        what the store holds for this worker besides is handed out again.
+        """
+        from queuectl.model import Claim, Tick
 
         with self.engine.write() as tx:
             cancels = set(tx.rows(sql.CANCELS_FOR, {"worker": worker}))
-            refused = self._settle(
-                tx,
-                worker,
-                [
-                    (claim, lifecycle.despite_cancel(end) if (claim.seq, claim.run) in cancels else end, report)
-                    for claim, end, report in ended
-                ],
-            )
+            refused = self._settle(tx, worker, ended, cancels)
             news = tx.rows(sql.NEWS, {"id": worker})
-            stop, due = news[0] if news else ("now", None)  # given up for lost: what it runs is no longer its own
-            claims = []
-            if slots and not stop:
+            stop, due = news[0] if news else ("now", None)
+            claims: list[Claim] = []
+            if running is not None and news:
+                held = tx.rows(sql.HELD_BY, {"worker": worker})
+                claims = [Claim(*row[:-1]) for row in held if (row[0], row[2]) not in running]
+            if slots > len(claims) and not stop:
                 if due is not None and due <= tx.now:
                     tx.run(sql.PROMOTE_DUE, {"now": tx.now, "limit": PROMOTED_AT_ONCE})
                     due = tx.rows(sql.NEXT_DUE)[0][0]
-                claims = self._claim(tx, worker, slots, queues)
+                claims += self._claim(tx, worker, slots - len(claims), queues)
             return Tick(
                 claims=claims,
                 refused=refused,
                 cancels=cancels,
                 stop=stop,
-                due_in=None if due is None or len(claims) == slots else max(0, due - tx.now) / 1000,
+                given_up=not news,
+                due_in=None if due is None or len(claims) >= slots else max(0, due - tx.now) / 1000,
                 config=self._config(tx),
             )
 
@@ -176,37 +190,65 @@ class Store:
         """End a run. False if the job has moved on without us; nothing but its history is changed then."""
         return not self.tick(worker, [(claim, settlement, report)]).refused
 
-    def _settle(self, tx: Transaction, worker: str, ended: Sequence[tuple[Claim, Settlement, Report]]) -> list[Claim]:
+    def _settle(
+        self,
+        tx: Transaction,
+        worker: str,
+        ended: Sequence[tuple[Claim, Settlement, Report]],
+        cancels: Collection[tuple[int, int]] = (),
+    ) -> list[Claim]:
         """End runs; those that were refused, because their jobs have moved on."""
-        refused, events = [], []
-        for claim, end, report in ended:
-            fence = {"seq": claim.seq, "run": claim.run, "worker": worker, "now": tx.now}
-            row = {
-                **fence,
-                "state": end.state,
-                "failed": int(end.failed),
-                "crashed": int(end.crashed),
-                "run_at": tx.now + round(end.delay * 1000),
-                "finished_at": tx.now if end.state in FINISHED else None,
-                "exit_code": end.exit_code,
-                "signal": end.signal,
-                "error": end.error,
-                "reason": end.reason,
-                "duration_ms": report.duration_ms,
-                "stdout": report.stdout,
-                "stderr": report.stderr,
-                "cpu_ms": report.cpu_ms,
-                "max_rss_kb": report.max_rss_kb,
-                "started_at": claim.started_at,
-            }
-            if tx.run(sql.SETTLE, row):
-                events.append(row)
-            else:
+        rows: list[Params] = [
+            self._end(tx.now, worker, *run, cancelled=(run[0].seq, run[0].run) in cancels) for run in ended
+        ]
+        refused = []
+        for row in tx.missed(sql.SETTLE, rows):
+            run = ended[rows.index(row)]
+            claim, end, _ = run
+            again = self._end(tx.now, worker, *run, cancelled=True)
+            if not row["cancelled"] and not tx.missed(sql.SETTLE, [again]):  # cancelled in this very moment
+                rows[rows.index(row)] = again
+                continue
+            rows.remove(row)
+            tx.rows(sql.LOCK_SEQ, {"seq": claim.seq})
+            fence = {"seq": claim.seq, "run": claim.run, "worker": worker}
+            if not tx.rows(sql.ALREADY_SETTLED, {**fence, "reasons": [row["reason"], again["reason"]]}):
                 reason = f"late result of run {claim.run} refused: the job has moved on ({end.reason})"
-                tx.run(sql.RECORD_NOTE, {**fence, "reason": reason})
+                tx.run(sql.RECORD_NOTE, {**fence, "now": tx.now, "reason": reason})
                 refused.append(claim)
-        tx.load(sql.RECORD_RUN, events)
+        tx.each(sql.RECORD_RUN, rows)
         return refused
+
+    def _end(
+        self, now: int, worker: str, claim: Claim, end: Settlement, report: Report, cancelled: bool
+    ) -> dict[str, object]:
+        """The end of a run as a row. `cancelled`: we know that somebody wants the job cancelled."""
+        from queuectl import lifecycle
+
+        if cancelled:
+            end = lifecycle.despite_cancel(end)
+        return {
+            "seq": claim.seq,
+            "run": claim.run,
+            "worker": worker,
+            "now": now,
+            "cancelled": int(cancelled),
+            "state": end.state,
+            "failed": int(end.failed),
+            "crashed": int(end.crashed),
+            "run_at": now + round(end.delay * 1000),
+            "finished_at": now if end.state in FINISHED else None,
+            "exit_code": end.exit_code,
+            "signal": end.signal,
+            "error": end.error,
+            "reason": end.reason,
+            "duration_ms": report.duration_ms,
+            "stdout": report.stdout,
+            "stderr": report.stderr,
+            "cpu_ms": report.cpu_ms,
+            "max_rss_kb": report.max_rss_kb,
+            "started_at": claim.started_at,
+        }
 
     def _claim(self, tx: Transaction, worker: str, slots: int, queues: Sequence[str]) -> list[Claim]:
         """Lease due jobs, highest priority first, then the oldest. No job goes to two callers."""
@@ -219,19 +261,19 @@ class Store:
         if len(names) > 1:
             found.sort(key=lambda row: row[:2])
         claims = [Claim(*(*row[1:], tx.now)) for row in found[:slots]]
-        tx.load(
-            sql.CLAIM, [{"seq": claim.seq, "run": claim.run, "worker": worker, "now": tx.now} for claim in claims]
-        )
+        by = {"worker": worker, "logs_at": self.engine.logs_at, "now": tx.now}
+        tx.each(sql.CLAIM, [{"seq": claim.seq, "run": claim.run, **by} for claim in claims])
         return claims
 
-    def is_served(self, queue: str) -> bool:
-        """Does a living worker take jobs from this queue?"""
+    def served(self) -> list[list[str]]:
+        """The queues of each living worker that takes jobs; an empty list means all."""
         with self.engine.read() as tx:
-            workers = tx.rows(sql.SERVED)
-        return any(
-            (not queues or queue in queues.split()) and bell.answers(self.engine.run_dir, *holder)
-            for queues, *holder in workers
-        )
+            lease = self._config(tx)["lease_timeout"]
+            return [
+                queues.split()
+                for queues, *holder in tx.rows(sql.SERVED)
+                if self.engine.is_alive(tuple(holder), tx.now, lease)
+            ]
 
     # -- recovery ----------------------------------------------------------------------------------------
 
@@ -240,27 +282,37 @@ class Store:
         from queuectl.model import Claim
 
         with self.engine.read() as tx:
-            dead = [holder[0] for holder in tx.rows(sql.HOLDERS) if not bell.answers(self.engine.run_dir, *holder)]
+            dead = [id for id, alive in self._holders(tx).items() if not alive]
             return {id: [Claim(*row[:-1]) for row in tx.rows(sql.HELD_BY, {"worker": id})] for id in dead}
+
+    def _holders(self, tx: Transaction) -> dict[str, bool]:
+        """Whoever is registered or holds a job, and if he lives."""
+        lease = self._config(tx)["lease_timeout"]
+        return {holder[0]: self.engine.is_alive(holder, tx.now, lease) for holder in tx.rows(sql.HOLDERS)}
 
     def recover(self, worker: str) -> tuple[str | None, list[tuple[Claim, Settlement]]]:
         """Put back what a lost worker was running and strike it off; the order it had, and its runs. The caller has
-        ended its processes."""
+        ended its processes. One that has shown itself in the meantime is left alone."""
         from queuectl import lifecycle
         from queuectl.model import Claim, Report
 
-        lost = []
+        lost, cancels, order = [], set(), None
         with self.engine.write() as tx:
-            order = tx.rows(sql.READ_ORDER, {"id": worker})
             config = self._config(tx)
-            for *fields, cancel_requested in tx.rows(sql.HELD_BY, {"worker": worker}):
+            for stop, *holder in tx.rows(sql.LOCK_WORKER, {"id": worker}):
+                order = stop
+                if self.engine.is_alive(tuple(holder), tx.now, config["lease_timeout"]):
+                    return None, []
+            for *fields, cancel_requested in tx.rows(sql.LOCK_HELD_BY, {"worker": worker}):
                 claim = Claim(*fields)
+                if cancel_requested:
+                    cancels.add((claim.seq, claim.run))
                 outcome = lifecycle.Cancelled() if cancel_requested else lifecycle.Lost(worker)
                 report = Report(duration_ms=max(0, tx.now - claim.started_at))
                 lost.append((claim, lifecycle.after_run(claim, outcome, config, 0), report))
-            self._settle(tx, worker, lost)
+            self._settle(tx, worker, lost, cancels)
             tx.run(sql.UNREGISTER, {"id": worker})
-        return order[0][0] if order else None, [(claim, end) for claim, end, _ in lost]
+        return order, [(claim, end) for claim, end, _ in lost]
 
     # -- the operator's side -----------------------------------------------------------------------------
 
@@ -268,7 +320,7 @@ class Store:
         """Cancel all of these jobs or none. A running one is ended by its worker: its state is still `processing`."""
         states, late = {}, []
         with self.engine.write() as tx:
-            found = {id: self._locked(tx, id) for id in ids}
+            found = self._locked(tx, ids)
             late = [(id, state) for id, (_, state, _, _) in found.items() if state in FINISHED]
             for id, (seq, state, run, worker) in found.items():
                 fence = {"seq": seq, "run": run, "now": tx.now}
@@ -291,8 +343,7 @@ class Store:
         """Give dead jobs a new life, with no attempts spent: all of these, or every one if None."""
         with self.engine.write() as tx:
             chosen = [id for (id,) in tx.rows(sql.DEAD_JOBS)] if ids is None else list(ids)
-            for id in chosen:
-                seq, state, run, _ = self._locked(tx, id)
+            for id, (seq, state, run, _) in self._locked(tx, chosen).items():
                 if not tx.run(sql.RETRY_DEAD, {"seq": seq, "now": tx.now}):
                     raise Conflict(
                         f'job "{id}" is {state}, not dead',
@@ -303,11 +354,13 @@ class Store:
         self.engine.announce()
         return chosen
 
-    def _locked(self, tx: Transaction, id: str) -> tuple[int, str, int, str | None]:
-        found = tx.rows(sql.LOCK_JOB, {"id": id})
-        if not found:
-            raise no_such_job(id)
-        return found[0]
+    def _locked(self, tx: Transaction, ids: Sequence[str]) -> dict[str, tuple[int, str, int, str | None]]:
+        """The seq, state, run and worker of these jobs, which nobody else changes now."""
+        found = {id: (seq, state, run, by) for id, seq, state, run, by in tx.rows(sql.LOCK_JOBS, {"ids": ids})}
+        for id in ids:
+            if id not in found:
+                raise no_such_job(id)
+        return {id: found[id] for id in ids}
 
     def stop_workers(self, ids: Sequence[str], how: str) -> None:
         """Tell workers to leave: `drain` after their running jobs, `now` ending those and putting them back."""
@@ -354,8 +407,7 @@ class Store:
         """Delete dead jobs with their history and logs: these, or all."""
         with self.engine.write() as tx:
             chosen = [id for (id,) in tx.rows(sql.DEAD_JOBS)] if ids is None else list(ids)
-            for id in chosen:
-                _, state, _, _ = self._locked(tx, id)
+            for id, (_, state, _, _) in self._locked(tx, chosen).items():
                 if state != "dead":
                     raise Conflict(f'job "{id}" is {state}, not dead', "only dead jobs can be purged")
             deleted = [id for (id,) in tx.rows(sql.PURGE_DEAD, {"ids": chosen})]
@@ -365,9 +417,9 @@ class Store:
     def reset(self) -> int:
         """Delete every job with its history and log, and all settings. Refused while workers live."""
         with self.engine.write() as tx:
-            alive = [holder for holder in tx.rows(sql.HOLDERS) if bell.answers(self.engine.run_dir, *holder)]
+            alive = sum(self._holders(tx).values())
             if alive:
-                raise Conflict(f"workers are running: {len(alive)}", "stop them first: queuectl worker stop")
+                raise Conflict(f"workers are running: {alive}", "stop them first: queuectl worker stop")
             ids = [id for (id,) in tx.rows(sql.ALL_IDS)]
             for statement in sql.WIPE:
                 tx.run(statement)
@@ -400,9 +452,13 @@ def default_path() -> str:
 
 def _engine(url: str, durable: bool, patience: float) -> Engine:
     scheme, separator, rest = url.partition("://")
+    if separator and scheme in ("postgresql", "postgres"):
+        newjob.text("--db", url)
+        return _postgres(url, patience)
     if separator and scheme != "sqlite":
         raise InvalidInput(
-            f'"{scheme}://" is not a kind of database this version knows', "give a path or sqlite:///path"
+            f'"{scheme}://" is not a kind of database this version knows',
+            "give a path, or postgresql://user@host/name",
         )
     from queuectl.store.sqlite import SqliteEngine
 
@@ -411,6 +467,18 @@ def _engine(url: str, durable: bool, patience: float) -> Engine:
     if not path or path.endswith("/"):
         raise InvalidInput(f'"{url}" names no file', "give a path, for example --db ./queue.db")
     return SqliteEngine(os.path.expanduser(path), durable=durable, patience=patience)
+
+
+def _postgres(url: str, patience: float) -> Engine:
+    try:
+        from queuectl.store.postgres import PostgresEngine
+    except ModuleNotFoundError as error:
+        if error.name != "psycopg":
+            raise
+        raise InvalidInput(
+            "PostgreSQL needs the package psycopg, which is not installed", "install queuectl-cli[postgres]"
+        ) from None
+    return PostgresEngine(url, patience=patience)
 
 
 def _json(value: object) -> str:

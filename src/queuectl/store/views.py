@@ -7,7 +7,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from queuectl import bell, logs, newjob
+from queuectl import logs, newjob, settings
 from queuectl.errors import InvalidInput, TimedOut, no_such_job
 from queuectl.lifecycle import State
 from queuectl.model import Event, Job, Worker
@@ -65,7 +65,7 @@ class Views:
         with self._engine.read() as tx:
             if text == "@last":
                 found = tx.rows(sql.FIND_LAST)
-            elif text.isascii():
+            elif text.isascii() and text.isprintable():
                 found = tx.rows(sql.FIND_EXACT, {"id": text})
                 if not found and len(text) >= 3:
                     found = tx.rows(sql.FIND_PREFIX, {"low": text, "high": text + "\x7f"})
@@ -180,6 +180,7 @@ class Views:
         """All that have registered and not left; each says if it is alive."""
         with self._engine.read() as tx:
             rows, running = tx.rows(sql.WORKERS), tx.rows(sql.RUNNING)
+            lease, now = settings.effective(tx.rows(sql.READ_CONFIG))["lease_timeout"], tx.now
         return [
             Worker(
                 id=id,
@@ -192,9 +193,22 @@ class Views:
                 heartbeat_at=heartbeat_at,
                 stop=stop,
                 jobs=tuple(job for holder, job in running if holder == id),
-                alive=bell.answers(self._engine.run_dir, id, pid, pid_started),
+                alive=self._engine.is_alive((id, pid, pid_started, place, heartbeat_at), now, lease),
+                here=place == self._engine.place,
             )
-            for id, pid, pid_started, host, manager_pid, queues, concurrency, started_at, heartbeat_at, stop in rows
+            for (
+                id,
+                pid,
+                pid_started,
+                place,
+                heartbeat_at,
+                host,
+                manager_pid,
+                queues,
+                concurrency,
+                started_at,
+                stop,
+            ) in rows
         ]
 
     def metrics(self) -> Metrics:

@@ -24,6 +24,7 @@ from queuectl.lifecycle import Settlement
 from queuectl.model import Claim, Report
 from queuectl.states import PRUNABLE
 from queuectl.store import Store, open_store
+from queuectl.store.engine import Line
 from queuectl.store.store import PRUNED_AT_ONCE
 from queuectl.worker import cgroup
 from queuectl.worker.board import Board
@@ -36,6 +37,7 @@ LINGER = 0.001  # seconds to wait for other short runs to end, so that they shar
 FLUSH_WITHIN = 0.05  # a settled run is on disk this many seconds later at most
 STORE_PATIENCE = 1.0  # a locked database must not keep the loop from its runs for longer
 RETRY_STORE_AFTER = 0.25
+FENCE_AFTER = 2 / 3  # of the lease: from here on our runs must go, so that they are gone when others may take them
 PRUNE_EVERY = 60.0
 PRUNES_AT_ONCE = 10
 
@@ -114,6 +116,10 @@ class Worker:
         self._beat_at = 0.0
         self._prune_at = 0.0
         self._flush_at: float | None = None
+        self._fence_at = NEVER  # until when we may run jobs without another sign of life, if somebody judges us by it
+        self._fenced = False
+        self._in_doubt = False  # the last exchange failed: nobody knows if it happened
+        self._line: Line | None = None
         self._store_trouble = ""
         self._listen()
         self._store = self._patiently(self._open_store)
@@ -126,6 +132,7 @@ class Worker:
         self._bell = self._patiently(lambda: Bell(engine.run_dir, self.id))
         self._recovery = Recovery(self._store, group, self._log)
         self._ears.turn_to(self._bell.fileno(), self._heard_bell)
+        self._leased = engine.leased
 
     def _open_store(self) -> Store:
         return open_store(self._assignment.url, durable=False, patience=STORE_PATIENCE)
@@ -168,6 +175,8 @@ class Worker:
                 self._poll()
             if now >= self._beat_at:
                 self._beat()
+            if now >= self._fence_at:
+                self._fence()
             if self._flush_at is not None and now >= self._flush_at:
                 self._flush()
         if self._exit_code == LEFT_IN_ORDER:
@@ -180,7 +189,7 @@ class Worker:
         return self._exit_code
 
     def _wait(self) -> None:
-        moments = [self._due_at, self._poll_at, self._beat_at]
+        moments = [self._due_at, self._poll_at, self._beat_at, self._fence_at]
         if self._flush_at is not None:
             moments.append(self._flush_at)
         moments += [moment for run in self._runs.values() if (moment := run.next_deadline()) is not None]
@@ -215,7 +224,7 @@ class Worker:
         free = self._free_slots()
         no_room_until = self._no_room_until if time.monotonic() < self._no_room_until else NEVER
         try:
-            tick = self._store.tick(self.id, self._ended, free, self._assignment.queues)
+            tick = self._store.tick(self.id, self._ended, free, self._assignment.queues, self._going_on())
         except StoreReplaced as error:
             self._start_over(error)
             return
@@ -223,10 +232,15 @@ class Worker:
             self._report_trouble(error)
             if self._in_a_hurry and not self._runs:
                 raise LeftWaiting(str(error)) from error
+            self._in_doubt = True
             self._news = False
             self._due_at = time.monotonic() + RETRY_STORE_AFTER
             return
         self._report_trouble(None)
+        if tick.given_up:
+            self._start_over(StoreReplaced("others took this worker for lost"))
+            return
+        self._in_doubt = False
         now = time.monotonic()
         if self._ended and self._flush_at is None:
             self._flush_at = now + FLUSH_WITHIN
@@ -237,6 +251,7 @@ class Worker:
         self._config = tick.config
         self._due_at = min(no_room_until, NEVER if tick.due_in is None else now + tick.due_in)
         self._poll_at = now + tick.config["worker_poll_interval"]
+        self._beat_at = min(self._beat_at, now + self._beat_every())
         for claim in tick.refused:
             self._log.tell("late result refused", job=claim.id, run=claim.run)
         for run in self._runs.values():
@@ -249,8 +264,14 @@ class Worker:
             self._start(claim)
         self._board.write()
 
+    def _going_on(self) -> set[tuple[int, int]] | None:
+        """What we know to be ours, if the store may think otherwise."""
+        if not self._in_doubt:
+            return None
+        return {(run.claim.seq, run.claim.run) for run in self._runs.values()}
+
     def _free_slots(self) -> int:
-        if self._leaving or time.monotonic() < self._no_room_until:
+        if self._leaving or self._fenced or time.monotonic() < self._no_room_until:
             return 0
         free = self._assignment.concurrency - len(self._runs)
         return min(free, 1) if self._cramped else free  # one at a time until a start succeeds
@@ -397,13 +418,47 @@ class Worker:
         self._bell.clear()
         self._news = True
 
+    def _heard_line(self) -> None:
+        assert self._line is not None
+        try:
+            self._news |= self._line.hear()
+        except OSError as error:  # with the next beat we try to get another; polling goes on
+            self._log.tell("line lost", reason=error)
+            self._ears.turn_from(self._line.fileno())
+            self._line.close()
+            self._line = None
+
+    def _hold_the_line(self) -> None:
+        if self._line is None:
+            self._line = self._store.engine.listen()
+            if self._line is not None:
+                self._ears.turn_to(self._line.fileno(), self._heard_line)
+                self._news = True  # what was said before we listened
+
+    def _beat_every(self) -> float:
+        """Others may take our jobs when they have missed three beats; on one machine nobody counts them."""
+        return self._config["lease_timeout"] / (3 if self._leased else 1)
+
+    def _fence(self) -> None:
+        """Nobody has heard of us for too long: others will take our jobs soon, so our own runs must end before."""
+        self._fence_at = NEVER
+        self._fenced = True
+        self._log.tell("no sign of life could be given, ending the running jobs", jobs=len(self._runs))
+        for run in list(self._runs.values()):
+            run.end(lifecycle.Interrupted(), min(self._config["kill_grace"], self._config["lease_timeout"] / 12))
+
     def _beat(self) -> None:
         """A sign of life, a look for dead workers, and the clean-up that `retention_days` asks for."""
         now = time.monotonic()
-        self._beat_at = now + self._config["lease_timeout"] / 3
+        self._beat_at = now + self._beat_every()
         try:
-            self._store.heartbeat(self.id)
+            known = self._store.heartbeat(self.id)
+            if self._leased and known:
+                self._fence_at = now + self._config["lease_timeout"] * FENCE_AFTER
+                self._fenced = False
             self._news |= self._due_at != NEVER  # clocks may have been set, or the machine suspended, meanwhile
+            self._news |= not known
+            self._hold_the_line()
             self._store.engine.tidy()
             self._recover_lost(patience=0.1)  # our own runs must not wait for a stranger's to die
             days = self._config["retention_days"]
