@@ -11,6 +11,13 @@ import pytest
 
 from tests.e2e.conftest import Cli
 from tests.e2e.conftest import q as q  # the installed command, on a queue of its own
+from tests.postgres import postgres as postgres
+
+
+@pytest.fixture
+def engine_name() -> str:
+    """A file, unless a test says otherwise: what can happen to one server has tests of its own."""
+    return "sqlite"
 
 
 def need(command: list[str]) -> None:

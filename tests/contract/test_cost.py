@@ -16,7 +16,7 @@ from queuectl.newjob import NewJob
 from queuectl.settings import effective
 from queuectl.store import Store, open_store
 from queuectl.store.sqlite import SqliteEngine
-from tests.e2e.conftest import Cli, q  # noqa: F401  (a fixture)
+from tests.e2e.conftest import Cli, on_sqlite, q  # noqa: F401  (a fixture)
 
 
 @pytest.fixture
@@ -75,6 +75,7 @@ def test_a_claimed_and_settled_job_dirties_few_pages(store: Store) -> None:
     assert frames / 20 <= 11
 
 
+@on_sqlite
 def test_running_a_job_takes_few_writes(q: Cli) -> None:  # noqa: F811
     """Counted by the kernel: the frames of the database's log, the board, and the signal of its end."""
     q.ok("worker", "start", "--concurrency", "4")

@@ -11,15 +11,19 @@ import sqlite3
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import psycopg
 import pytest
 
 from tests.conftest import DEADLINE, eventually
+from tests.postgres import Server
+from tests.postgres import postgres as postgres
 
 QUEUECTL = str(Path(sys.executable).parent / "queuectl")
 NOT_INHERITED = ("NO_COLOR", "PYTHONUNBUFFERED", "QUEUECTL_LOG_DIR", "XDG_DATA_HOME")
@@ -38,12 +42,15 @@ class Result:
 class Cli:
     """`queuectl`, as a user types it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, url: str = "") -> None:
         self.folder = folder
-        self.db = folder / "data" / "queue.db"
+        self.db = folder / "data" / "queue.db"  # where the queue is, if it is a file
+        self.url = url or str(self.db)
         self.logs = folder / "data" / "logs"
         inherited = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
-        own = {"QUEUECTL_DB": str(self.db), "HOME": str(folder), "TZ": "UTC", "TERM": "xterm", "QUEUECTL_DEBUG": ""}
+        own = {"QUEUECTL_DB": self.url, "HOME": str(folder), "TZ": "UTC", "TERM": "xterm", "QUEUECTL_DEBUG": ""}
+        if url:
+            own["QUEUECTL_LOG_DIR"] = str(self.logs)
         self.env = {**inherited, **own}
 
     def __call__(
@@ -163,12 +170,15 @@ class Cli:
 
     def contents(self) -> list[Any]:
         """All jobs and settings, to the last column, as they are stored."""
+        return [row for table in ("jobs", "tags", "config") for row in self.rows_of(table)]
+
+    def rows_of(self, table: str) -> list[Any]:
+        if self.url != str(self.db):
+            address, _, schema = self.url.partition("?schema=")
+            with psycopg.connect(address) as connection:
+                return connection.execute(f"SELECT * FROM {schema}.{table} ORDER BY 1, 2".encode()).fetchall()
         with closing(sqlite3.connect(f"file:{self.db}?mode=ro", uri=True)) as database:
-            return [
-                row
-                for table in ("jobs", "tags", "config")
-                for row in database.execute(f"SELECT * FROM {table} ORDER BY 1, 2")
-            ]
+            return database.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()
 
     def end_all(self) -> None:
         """Kill whatever still works for this queue, known by the home folder it was given."""
@@ -276,11 +286,27 @@ def read_until(source: int | IO[bytes] | None, text: bytes | None) -> bytes:
 # -- fixtures --------------------------------------------------------------------------------------------
 
 
+on_sqlite = pytest.mark.parametrize("engine_name", ["sqlite"])  # for what only a file can be or suffer
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def engine_name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-def q(tmp_path: Path) -> Iterator[Cli]:
-    cli = Cli(tmp_path)
+def q(tmp_path: Path, engine_name: str, request: pytest.FixtureRequest) -> Iterator[Cli]:
+    if engine_name == "sqlite":
+        cli = Cli(tmp_path)
+        yield cli
+        cli.end_all()
+        return
+    server: Server = request.getfixturevalue("postgres")
+    schema = f"test_{uuid.uuid4().hex}"
+    cli = Cli(tmp_path, server.url(schema))
     yield cli
     cli.end_all()
+    server.sql(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
 
 
 @pytest.fixture

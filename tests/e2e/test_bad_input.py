@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import UNTIL_GO, Cli, Result, refused
+from tests.e2e.conftest import UNTIL_GO, Cli, Result, on_sqlite, refused
 
 BAD, MISSING, CONFLICT, DATABASE = 2, 3, 4, 5
 NOT_UTF8 = "\udcff"  # the byte 0xff in an argument
@@ -553,6 +553,7 @@ def test_a_foreign_database_is_refused_and_left_alone(q: Cli, version: int) -> N
     assert path.read_bytes() == before
 
 
+@on_sqlite
 def test_a_database_of_a_newer_version_is_refused_and_left_alone(q: Cli) -> None:
     q.enqueue("true")
     with closing(sqlite3.connect(q.db)) as database:
@@ -565,6 +566,7 @@ def test_a_database_of_a_newer_version_is_refused_and_left_alone(q: Cli) -> None
     assert q.db.read_bytes() == before
 
 
+@on_sqlite
 def test_a_damaged_database_is_refused(q: Cli) -> None:
     q.enqueue("true")
     with closing(sqlite3.connect(q.db)) as database:
@@ -578,6 +580,7 @@ def test_a_damaged_database_is_refused(q: Cli) -> None:
     is_a_finding(q("doctor"), "damaged")
 
 
+@on_sqlite
 def test_a_locked_database_is_waited_for_and_then_refused(q: Cli) -> None:
     q.enqueue("true")
     with closing(sqlite3.connect(q.db, isolation_level=None)) as database:

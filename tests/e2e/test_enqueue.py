@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import DEADLINE, eventually
-from tests.e2e.conftest import UNTIL_GO, Cli, refused
+from tests.e2e.conftest import UNTIL_GO, Cli, on_sqlite, refused
 
 NO_WORKER = "No worker is running"
 
@@ -355,6 +355,7 @@ def test_an_interrupted_wait_leaves_the_job_alone(working: Cli) -> None:
 # -- what the job is given -------------------------------------------------------------------------------
 
 
+@on_sqlite
 def test_a_job_runs_in_the_folder_of_whoever_enqueued_it(working: Cli) -> None:
     elsewhere = working.folder / "else where"
     elsewhere.mkdir()
@@ -388,6 +389,7 @@ def test_a_job_may_be_enqueued_from_a_folder_that_is_gone(working: Cli) -> None:
 # -- where the queue lives -------------------------------------------------------------------------------
 
 
+@on_sqlite
 def test_the_queue_is_the_option_then_the_variable_then_the_users_own(q: Cli) -> None:
     q.ok("enqueue", "--id", "by-variable", "true")
     q.ok("enqueue", "--id", "after", "true", "--db", "option.db")
@@ -410,6 +412,7 @@ def test_the_data_folder_of_xdg_is_used(q: Cli) -> None:
     assert (q.folder / "xdg/queuectl/queue.db").exists()
 
 
+@on_sqlite
 def test_everything_is_private_whatever_the_umask(q: Cli) -> None:
     result = q.shell("umask 0; queuectl worker start && queuectl enqueue --wait 'echo hi'")
     assert result.code == 0, result

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import DEADLINE, eventually
-from tests.e2e.conftest import QUEUECTL, UNTIL_GO, Cli, gone, kill, lines_in, pids_in, read_until, refused
+from tests.e2e.conftest import QUEUECTL, UNTIL_GO, Cli, gone, kill, lines_in, on_sqlite, pids_in, read_until, refused
 
 # SPEC section 2, in its order; depends_on and unique_key come later.
 FIELDS = [
@@ -348,6 +348,7 @@ def next_step(q: Cli) -> str:
     return found[1]
 
 
+@on_sqlite
 def test_alone_it_shows_the_next_step(q: Cli) -> None:
     assert next_step(q).startswith("enqueue")
     id = q.enqueue("exit 1", max_retries=1)
@@ -617,6 +618,7 @@ def test_doctor_finds_a_healthy_queue_well(working: Cli) -> None:
     assert findings(working) == []
 
 
+@on_sqlite
 def test_doctor_finds_files_that_others_can_read_and_its_advice_helps(working: Cli) -> None:
     working.finished(working.enqueue("echo hello"))
     working.db.chmod(0o644)
@@ -652,6 +654,7 @@ def test_doctor_misses_the_workers_of_waiting_jobs(q: Cli) -> None:
     assert "queuectl worker start" in finding
 
 
+@on_sqlite
 def test_a_backup_is_the_queue_of_that_moment(working: Cli) -> None:
     working.ok("config", "set", "max_retries", "7")
     done = working.finished(working.enqueue("echo hello", tags=["x"]))

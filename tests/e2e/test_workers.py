@@ -19,6 +19,7 @@ from tests.e2e.conftest import (
     gone,
     kill,
     lines_in,
+    on_sqlite,
     parent_of,
     pids_in,
     processes_with,
@@ -88,6 +89,7 @@ def test_starting_again_adds_workers(q: Cli) -> None:
     assert len({worker["manager_pid"] for worker in workers}) == 2
 
 
+@on_sqlite
 def test_a_start_whose_workers_cannot_come_up_fails_and_leaves_nothing_running(q: Cli) -> None:
     q.enqueue("true")
     Path(f"{q.db}.run").write_text("in the way")

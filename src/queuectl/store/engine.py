@@ -71,7 +71,7 @@ class Engine(Protocol):
     identity: str
     """Names this very database: a copy of it has another."""
     log_dir: str
-    logs_at: str | None
+    log_place: str | None
     """The machine and folder of the logs that are written here, for readers on other machines."""
     run_dir: str
     """Where this machine's workers keep their bells and boards."""

@@ -52,7 +52,7 @@ DIALECT = {
     "%": "%%",
 }
 # The {each:…} that are texts; all others are whole numbers.
-TEXTS = ("worker", "state", "error", "reason", "stdout", "stderr", "tag", "id", "logs_at")
+TEXTS = ("worker", "state", "error", "reason", "stdout", "stderr", "tag", "id", "log_place")
 
 
 class _Connection(psycopg.Connection[Row]):
@@ -190,7 +190,7 @@ class PostgresEngine:
         folder = os.path.join(_data_folder(), "queuectl", identity)
         self.log_dir = os.path.abspath(os.environ.get("QUEUECTL_LOG_DIR") or os.path.join(folder, "logs"))
         self.run_dir = os.path.join(folder, "run")
-        self.logs_at: str | None = f"{socket.gethostname()}:{self.log_dir}"
+        self.log_place: str | None = f"{socket.gethostname()}:{self.log_dir}"
 
     def _version(self) -> tuple[int, str] | None:
         """The schema's version, and what names this very queue: a copy of the database has another oid."""

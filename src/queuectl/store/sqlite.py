@@ -46,7 +46,7 @@ class SqliteEngine:
 
     leased = False
     place = ""
-    logs_at: str | None = None
+    log_place: str | None = None
 
     def __init__(
         self,

@@ -53,7 +53,7 @@ SELECT -priority, seq, id, run + 1, command, queue, attempts, crashes, max_retri
 
 CLAIM = """
 UPDATE jobs
-   SET state = 'processing', ready = FALSE, run = {each:run}, worker_id = {each:worker}, logs_at = {each:logs_at},
+   SET state = 'processing', ready = FALSE, run = {each:run}, worker_id = {each:worker}, log_place = {each:log_place},
        started_at = {each:now}, updated_at = {each:now},
        duration_ms = NULL, exit_code = NULL, signal = NULL, error = NULL, stdout = NULL, stderr = NULL
 {from_each}
@@ -217,7 +217,7 @@ JOB_FIELDS = (
     "id", "command", "queue", "state", "priority", "attempts", "crashes", "max_retries", "backoff_base",
     "timeout_seconds", "run_at", "cwd", "env", "created_at", "updated_at", "started_at", "finished_at",
     "duration_ms", "exit_code", "signal", "error", "stdout", "stderr", "worker_id", "run", "cancel_requested",
-    "logs_at", "tags",
+    "log_place", "tags",
 )  # fmt: skip
 JOB_COLUMNS = (
     ", ".join(JOB_FIELDS[:-1])

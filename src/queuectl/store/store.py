@@ -261,7 +261,7 @@ class Store:
         if len(names) > 1:
             found.sort(key=lambda row: row[:2])
         claims = [Claim(*(*row[1:], tx.now)) for row in found[:slots]]
-        by = {"worker": worker, "logs_at": self.engine.logs_at, "now": tx.now}
+        by = {"worker": worker, "log_place": self.engine.log_place, "now": tx.now}
         tx.each(sql.CLAIM, [{"seq": claim.seq, "run": claim.run, **by} for claim in claims])
         return claims
 

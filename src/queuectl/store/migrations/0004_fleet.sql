@@ -4,4 +4,4 @@
 ALTER TABLE workers ADD COLUMN place TEXT NOT NULL DEFAULT '';
 
 -- The machine and folder that hold the log of the last run, if that may be another machine.
-ALTER TABLE jobs ADD COLUMN logs_at TEXT;
+ALTER TABLE jobs ADD COLUMN log_place TEXT;
