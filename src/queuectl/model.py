@@ -9,7 +9,7 @@ from queuectl.settings import Config
 from queuectl.states import FINISHED
 from queuectl.times import iso
 
-INTERNAL = ("run", "cancel_requested", "log_place")  # not part of a job's JSON
+INTERNAL = ("run", "cancel_requested", "log_host")  # not part of a job's JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Job:
     worker_id: str | None
     run: int
     cancel_requested: bool
-    log_place: str | None  # host:folder of its log, if it may have run on another machine
+    log_host: str | None  # the machine that has its log, if it is another one
 
     @property
     def finished(self) -> bool:

@@ -12,6 +12,7 @@ from queuectl.cli.render import Progress, emit_json, note, paint, visible_lines
 from queuectl.cli.submit import mention_missing_worker
 from queuectl.errors import InvalidInput
 from queuectl.lifecycle import exit_status
+from queuectl.model import Job
 from queuectl.states import WAITING
 from queuectl.store import Store
 from queuectl.transcript import transcript
@@ -28,6 +29,14 @@ def logs_command(store: Store, job: str, follow: bool, tail: int | None, raw: bo
     found = store.views.job(job)
     if follow and not found.finished:
         mention_missing_worker(store, [found.queue])
+    if found.log_host:
+        if follow:
+            store.views.wait([found.id])
+            found = store.views.job(found.id)
+        note(f"Job {found.id} ran on {found.log_host}, which has its log: {found.log_path}")
+        note("Here is the end of what its last run printed.")
+        _show(_tails(found, tail), raw)
+        return
     printed, end = logs.read(found.log_path, tail)
     history = store.views.history(found.id)
     if follow and found.state == "processing":  # the marks of the run that goes on are still to come
@@ -79,12 +88,21 @@ def follow_to_the_end(store: Store, id: str, json: bool, quiet: bool) -> int:
         if not json and not quiet:
             _show(chunk, raw=False)
     job = store.views.job(id)
+    if job.log_host and not json and not quiet:
+        _show(_tails(job), raw=False)
     if json:
         emit_json(job.as_json())
     elif not quiet:
         took = f" in {times.span(job.duration_ms / 1000)}" if job.duration_ms is not None else ""
         note(f"Job {id} {job.state}{took}" + (f": {job.error}." if job.error else "."))
     return exit_status(job.state, job.exit_code, job.signal, job.error)
+
+
+def _tails(job: Job, lines: int | None = None) -> bytes:
+    """What the row keeps of the last run, for those who cannot read its log."""
+    parts = [text if text.endswith("\n") else text + "\n" for text in (job.stdout, job.stderr) if text]
+    data = "".join(parts).encode()
+    return data if lines is None else logs.last_lines(data, lines)
 
 
 def _show(data: bytes, raw: bool) -> None:

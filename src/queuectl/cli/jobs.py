@@ -123,7 +123,7 @@ def show_command(store: Store, job: str, as_json: bool) -> None:
         lines.append(("Environment", visible(" ".join(f"{key}={value}" for key, value in found.env.items()))))
     if found.tags:
         lines.append(("Tags", visible(" ".join(found.tags))))
-    lines.append(("Log", visible(found.log_path)))
+    lines.append(("Log", visible(f"{found.log_host}:{found.log_path}" if found.log_host else found.log_path)))
     for name, text in lines:
         say(f"{name + ':':<13}{text}")
     for name, output in (("stdout", found.stdout), ("stderr", found.stderr)):

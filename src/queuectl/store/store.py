@@ -282,10 +282,10 @@ class Store:
         from queuectl.model import Claim
 
         with self.engine.read() as tx:
-            dead = [id for id, alive in self._holders(tx).items() if not alive]
+            dead = [id for id, alive in self.holders(tx).items() if not alive]
             return {id: [Claim(*row[:-1]) for row in tx.rows(sql.HELD_BY, {"worker": id})] for id in dead}
 
-    def _holders(self, tx: Transaction) -> dict[str, bool]:
+    def holders(self, tx: Transaction) -> dict[str, bool]:
         """Whoever is registered or holds a job, and if he lives."""
         lease = self._config(tx)["lease_timeout"]
         return {holder[0]: self.engine.is_alive(holder, tx.now, lease) for holder in tx.rows(sql.HOLDERS)}
@@ -417,7 +417,7 @@ class Store:
     def reset(self) -> int:
         """Delete every job with its history and log, and all settings. Refused while workers live."""
         with self.engine.write() as tx:
-            alive = sum(self._holders(tx).values())
+            alive = sum(self.holders(tx).values())
             if alive:
                 raise Conflict(f"workers are running: {alive}", "stop them first: queuectl worker stop")
             ids = [id for (id,) in tx.rows(sql.ALL_IDS)]
@@ -437,10 +437,19 @@ def open_store(url: str | None = None, durable: bool = True, patience: float = P
     return Store(_engine(address, durable, patience))
 
 
-def preload() -> None:
+def is_shared(url: str) -> bool:
+    """Is this the address of a queue for many machines?"""
+    return url.startswith(("postgresql://", "postgres://"))
+
+
+def preload(url: str) -> None:
     """Load the code that talks to the database without opening one, for processes that are about to fork."""
-    import queuectl.store.sqlite
-    import queuectl.store.views  # noqa: F401
+    import queuectl.store.views
+
+    if is_shared(url):
+        import queuectl.store.postgres
+    else:
+        import queuectl.store.sqlite  # noqa: F401
 
 
 def default_path() -> str:
@@ -452,7 +461,7 @@ def default_path() -> str:
 
 def _engine(url: str, durable: bool, patience: float) -> Engine:
     scheme, separator, rest = url.partition("://")
-    if separator and scheme in ("postgresql", "postgres"):
+    if is_shared(url):
         newjob.text("--db", url)
         return _postgres(url, patience)
     if separator and scheme != "sqlite":

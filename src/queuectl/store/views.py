@@ -161,7 +161,10 @@ class Views:
         fields["env"] = json.loads(fields["env"] or "{}")
         fields["tags"] = tuple((fields["tags"] or "").split())
         fields["cancel_requested"] = bool(fields["cancel_requested"])
-        return Job(**fields, log_path=logs.path_of(self._engine.log_dir, fields["id"]))
+        place = fields.pop("log_place") or self._engine.log_place or f":{self._engine.log_dir}"
+        host, _, folder = place.partition(":")
+        elsewhere = host if place != self._engine.log_place and host else None
+        return Job(**fields, log_path=logs.path_of(folder, fields["id"]), log_host=elsewhere)
 
     # -- the whole ---------------------------------------------------------------------------------------
 

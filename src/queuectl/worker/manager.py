@@ -16,7 +16,7 @@ import traceback
 from dataclasses import dataclass
 
 from queuectl import newjob, store
-from queuectl.worker import board, card, cgroup
+from queuectl.worker import board, card, cgroup, lease
 from queuectl.worker.kin import kill_once
 from queuectl.worker.log import Log
 from queuectl.worker.worker import LEFT_IN_ORDER, RETIRE, Assignment, work
@@ -26,6 +26,8 @@ SHORT_LIFE = 1.0
 LONGEST_PAUSE = 30.0
 LONGEST_PAUSE_AFTER_KILL = 0.1
 FORK_AGAIN_AFTER = 0.5
+FENCE_AGAIN_AFTER = 0.05
+LONGEST_NAP = 0.5  # a lease may be made shorter at any time
 HOPELESS = 5  # so many short lives in a row mean that workers do not come up
 
 
@@ -43,6 +45,7 @@ class Manager:
         self, url: str, run_dir: str, count: int, concurrency: int, queues: tuple[str, ...], ready: int, chatty: bool
     ) -> None:
         self._url = url
+        self._leased = store.is_shared(url)
         self._run_dir = run_dir
         self._count = count
         self._concurrency = concurrency
@@ -62,7 +65,7 @@ class Manager:
             signal.signal(number, signal.SIG_DFL)  # whoever started us may have had it ignored, and we inherit that
         signal.pthread_sigmask(signal.SIG_BLOCK, CAUGHT)
         adopt_orphans()
-        store.preload()
+        store.preload(self._url)
         gc.freeze()  # what is loaded now stays shared with the workers
         gc.set_threshold(20_000, 50, 50)  # a worker makes little waste: look for it after 500 runs, not after 20
         try:
@@ -73,10 +76,28 @@ class Manager:
         for _ in range(self._count):
             self._start_worker("")
         while self._workers or self._to_start:
-            self._handle(signal.sigwait(CAUGHT))
+            if heard := self._wait():
+                self._handle(heard)
         card.remove(self._run_dir)
         self._log.tell("left")
         return 0
+
+    def _wait(self) -> int:
+        """The next signal, or 0 if it is only time to look at the leases again."""
+        if not self._leased or not hasattr(signal, "sigtimedwait"):
+            return signal.sigwait(CAUGHT)
+        heard = signal.sigtimedwait(CAUGHT, self._fence())
+        return heard.si_signo if heard else 0
+
+    def _fence(self) -> float:
+        """End the runs of workers whose lease is over; in how many seconds to look again."""
+        nap = LONGEST_NAP
+        for child in self._workers.values():
+            left = lease.ends_at(self._run_dir, child.id) - lease.now()
+            if left <= 0 and kill_once(board.read(board.path_of(self._run_dir, child.id)), adopter=os.getpid()):
+                self._log.tell("lease over, its runs were ended", worker=child.id)
+            nap = min(nap, max(left, FENCE_AGAIN_AFTER))
+        return nap
 
     def _handle(self, number: int) -> None:
         if number == signal.SIGCHLD:

@@ -26,9 +26,10 @@ from queuectl.states import PRUNABLE
 from queuectl.store import Store, open_store
 from queuectl.store.engine import Line
 from queuectl.store.store import PRUNED_AT_ONCE
-from queuectl.worker import cgroup
+from queuectl.worker import cgroup, lease
 from queuectl.worker.board import Board
 from queuectl.worker.ears import Ears
+from queuectl.worker.lease import Lease
 from queuectl.worker.log import Log
 from queuectl.worker.process import CannotStart, Run, Workplace, take
 from queuectl.worker.recovery import Recovery
@@ -37,7 +38,6 @@ LINGER = 0.001  # seconds to wait for other short runs to end, so that they shar
 FLUSH_WITHIN = 0.05  # a settled run is on disk this many seconds later at most
 STORE_PATIENCE = 1.0  # a locked database must not keep the loop from its runs for longer
 RETRY_STORE_AFTER = 0.25
-FENCE_AFTER = 2 / 3  # of the lease: from here on our runs must go, so that they are gone when others may take them
 PRUNE_EVERY = 60.0
 PRUNES_AT_ONCE = 10
 
@@ -116,7 +116,6 @@ class Worker:
         self._beat_at = 0.0
         self._prune_at = 0.0
         self._flush_at: float | None = None
-        self._fence_at = NEVER  # until when we may run jobs without another sign of life, if somebody judges us by it
         self._fenced = False
         self._in_doubt = False  # the last exchange failed: nobody knows if it happened
         self._line: Line | None = None
@@ -133,6 +132,7 @@ class Worker:
         self._recovery = Recovery(self._store, group, self._log)
         self._ears.turn_to(self._bell.fileno(), self._heard_bell)
         self._leased = engine.leased
+        self._lease = Lease(engine.run_dir, self.id)
 
     def _open_store(self) -> Store:
         return open_store(self._assignment.url, durable=False, patience=STORE_PATIENCE)
@@ -175,13 +175,12 @@ class Worker:
                 self._poll()
             if now >= self._beat_at:
                 self._beat()
-            if now >= self._fence_at:
-                self._fence()
             if self._flush_at is not None and now >= self._flush_at:
                 self._flush()
         if self._exit_code == LEFT_IN_ORDER:
             self._patiently(lambda: self._store.unregister(self.id))
             self._flush()
+        self._lease.end()
         self._board.remove()
         self._bell.close()
         self._store.close()
@@ -189,7 +188,9 @@ class Worker:
         return self._exit_code
 
     def _wait(self) -> None:
-        moments = [self._due_at, self._poll_at, self._beat_at, self._fence_at]
+        moments = [self._due_at, self._poll_at, self._beat_at]
+        if self._leased:
+            moments.append(time.monotonic() + self._lease.ask_at - lease.now())
         if self._flush_at is not None:
             moments.append(self._flush_at)
         moments += [moment for run in self._runs.values() if (moment := run.next_deadline()) is not None]
@@ -198,6 +199,8 @@ class Worker:
 
     def _collect(self) -> None:
         """Find out which runs have ended, and end those that are out of time."""
+        if self._leased and lease.now() >= self._lease.ask_at and not self._fenced:
+            self._fence()
         while self._shells:
             pid, status, used = os.wait4(-1, os.WNOHANG)
             if pid == 0:
@@ -398,6 +401,7 @@ class Worker:
         os.close(self._assignment.ready)
 
     def _register(self) -> None:
+        since = lease.now()
         self._store.register(
             self.id,
             os.getpid(),
@@ -406,7 +410,13 @@ class Worker:
             self._assignment.queues,
             self._assignment.concurrency,
         )
+        self._renew_lease(since)
         self._registered = True
+
+    def _renew_lease(self, since: float) -> None:
+        if self._leased:
+            self._lease.renew(since, self._config["lease_timeout"])
+            self._fenced = False
 
     def _recover_lost(self, patience: float = 5.0) -> None:
         orders = self._recovery.put_back(patience)
@@ -441,7 +451,6 @@ class Worker:
 
     def _fence(self) -> None:
         """Nobody has heard of us for too long: others will take our jobs soon, so our own runs must end before."""
-        self._fence_at = NEVER
         self._fenced = True
         self._log.tell("no sign of life could be given, ending the running jobs", jobs=len(self._runs))
         for run in list(self._runs.values()):
@@ -449,13 +458,12 @@ class Worker:
 
     def _beat(self) -> None:
         """A sign of life, a look for dead workers, and the clean-up that `retention_days` asks for."""
-        now = time.monotonic()
+        now, since = time.monotonic(), lease.now()
         self._beat_at = now + self._beat_every()
         try:
             known = self._store.heartbeat(self.id)
-            if self._leased and known:
-                self._fence_at = now + self._config["lease_timeout"] * FENCE_AFTER
-                self._fenced = False
+            if known:
+                self._renew_lease(since)
             self._news |= self._due_at != NEVER  # clocks may have been set, or the machine suspended, meanwhile
             self._news |= not known
             self._hold_the_line()

@@ -1,0 +1,53 @@
+"""How long a worker may go on running jobs without another sign of life: its promise to other machines, on file.
+
+They take over what it runs when they have not heard of it for `lease_timeout`. It ends its runs before that itself,
+and its manager, who reads the promise here, does so if the worker cannot: because it is stopped, or stuck.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+SUFFIX = ".lease"  # the dot tells it from a bell
+ASK = 2 / 3  # of the lease: the worker asks its runs to go
+KILL = 5 / 6  # of the lease: its manager ends them
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # goes on while the machine sleeps
+
+
+def now() -> float:
+    return time.clock_gettime(_CLOCK)
+
+
+class Lease:
+    """The worker's own side. Without a sign of life it never begins: on one machine nobody counts on one."""
+
+    def __init__(self, folder: str, worker_id: str) -> None:
+        self._path = path_of(folder, worker_id)
+        self._file = -1
+        self.ask_at = float("inf")
+
+    def renew(self, since: float, seconds: float) -> None:
+        """A sign of life has arrived that was given at the moment `since`."""
+        self.ask_at = since + seconds * ASK
+        if self._file < 0:
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        os.pwrite(self._file, b"%20.3f" % (since + seconds * KILL), 0)
+
+    def end(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            os.unlink(self._path)
+
+
+def path_of(folder: str, worker_id: str) -> str:
+    return os.path.join(folder, worker_id + SUFFIX)
+
+
+def ends_at(folder: str, worker_id: str) -> float:
+    """When this worker's runs must be gone; never, if it has promised nothing."""
+    try:
+        with open(path_of(folder, worker_id), encoding="ascii") as file:
+            return float(file.read())
+    except (FileNotFoundError, ValueError):
+        return float("inf")
