@@ -19,7 +19,18 @@ from bench.rig import HERE, timed
 
 VENV = HERE.parent / ".venv-bench"  # the peers from PyPI, apart from our own dependencies
 DEBIAN = ("parallel", "task-spooler", "nq", "redis-server")
-PYPI = ("huey", "rq", "redis", "celery", "hyperqueue", "procrastinate", "psycopg[binary,pool]")
+PYPI = (
+    "huey",
+    "rq",
+    "redis",
+    "celery",
+    "hyperqueue",
+    "procrastinate",
+    "psycopg[binary,pool]",
+    "pgqueuer",
+    "asyncpg",
+    "uvloop",
+)
 
 
 def set_up() -> None:

@@ -22,9 +22,9 @@ HERE = Path(__file__).parent
 class Rig:
     """Commands on one queue, and its store for looking without disturbing."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, url: str = "") -> None:
         self.folder = folder
-        self.db = str(folder / "queue.db")
+        self.db = url or str(folder / "queue.db")
         self.env = {**os.environ, "QUEUECTL_DB": self.db}
         self.env.pop("QUEUECTL_LOG_DIR", None)
         self.store: Store = open_store(self.db)

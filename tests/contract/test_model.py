@@ -160,7 +160,7 @@ class Queue(RuleBasedStateMachine):
         running = [held for held in self.held if held.valid]
         held = data.draw(st.sampled_from(running or self.held) | st.sampled_from(self.held))
         end = after_run(held.claim, outcome, self.store.config(), 0)
-        again = held.said == end.reason  # as a worker does that got no answer
+        again = held.said == end.reason and held.job.id in self.jobs  # as a worker does that got no answer
         assert self.store.settle(held.worker, held.claim, end, Report()) is (held.valid or again)
         if not held.valid:
             return
@@ -213,6 +213,9 @@ class Queue(RuleBasedStateMachine):
             outcome = Cancelled() if job.cancel_requested else Lost(dead.id)
             assert end == after_run(claim, outcome, self.store.config(), 0)
             job.settle(end, self.clock.now)
+            for held in lost:
+                if held.claim == claim:
+                    held.said = end.reason  # in its name; should it say the same one day, that is no news
         assert not any(held.valid for held in lost)
         self.hire()
 

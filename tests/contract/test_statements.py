@@ -13,7 +13,9 @@ STATEMENTS = {
     name: text
     for name, text in vars(statements).items()
     if name.isupper() and isinstance(text, str) and not name.startswith("_") and name not in FRAGMENTS
-} | {f"WIPE {text}": text for text in statements.WIPE}
+}
+STATEMENTS |= {f"WIPE {text}": text for text in statements.WIPE}
+STATEMENTS |= {f"BATCH {table}": text for table, text in statements.BATCH.items()}
 
 
 def test_none_is_overlooked() -> None:

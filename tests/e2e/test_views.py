@@ -368,7 +368,8 @@ def test_alone_it_shows_the_next_step(q: Cli) -> None:
 COMMANDS: dict[str, list[str]] = {
     "enqueue": [], "worker": ["start", "stop", "list"], "status": [], "list": [], "show": [], "logs": [],
     "history": [], "explain": [], "wait": [], "cancel": [], "dlq": ["list", "retry", "purge"], "metrics": [],
-    "config": ["set", "get", "list", "unset"], "prune": [], "reset": [], "backup": [], "doctor": [], "completion": [],
+    "config": ["set", "get", "list", "unset"], "prune": [], "reset": [], "backup": [], "copy": [],
+    "doctor": [], "completion": [],
 }  # fmt: skip
 
 

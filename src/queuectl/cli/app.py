@@ -33,6 +33,7 @@ COMMANDS = {
     "prune": "upkeep",
     "reset": "upkeep",
     "backup": "upkeep",
+    "copy": "upkeep",
     "doctor": "upkeep",
     "completion": "completion",
 }
@@ -44,6 +45,7 @@ SYNONYMS = {
     "ps": "list", "ls": "list", "jobs": "list", "queue": "list", "log": "logs", "tail": "logs --follow",
     "follow": "logs --follow", "info": "show", "why": "explain", "start": "worker start", "stop": "worker stop",
     "workers": "worker list", "stats": "status", "settings": "config", "help": "--help",
+    "migrate": "copy", "move": "copy",
 }  # fmt: skip
 DESTRUCTIVE = ("reset", "prune")  # never suggested for a slip of the finger
 

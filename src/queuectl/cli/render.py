@@ -75,8 +75,10 @@ def remember_address(db: str | None) -> None:
 
 
 def advice(text: str) -> str:
-    """A hint that can be copied and run."""
-    return text.replace("queuectl ", f"queuectl {_address}") if _address else text
+    """A hint that can be copied and run. A command that names a queue of its own is left alone."""
+    if not _address:
+        return text
+    return text.replace("queuectl ", f"queuectl {_address}").replace(f"{_address}--db ", "--db ")
 
 
 def note(text: str) -> None:

@@ -1,17 +1,18 @@
-"""Keeping a queue in order: `prune`, `reset`, `backup`, `doctor`."""
+"""Keeping a queue in order: `prune`, `reset`, `backup`, `copy`, `doctor`."""
 
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 
 import click
 
-from queuectl import doctor, times
+from queuectl import doctor, newjob, times
 from queuectl.cli.app import chosen_db, json_option, with_store
 from queuectl.cli.render import Progress, advice, emit_list, note, paint, plural, say, visible
 from queuectl.errors import InvalidInput
 from queuectl.states import FINISHED, PRUNABLE
-from queuectl.store import Store
+from queuectl.store import Store, open_store
 
 
 @click.command("prune")
@@ -67,6 +68,26 @@ def backup_command(store: Store, file: str) -> None:
     """
     store.engine.backup(file)
     say(f"Wrote {visible(file)}. To use it: queuectl --db {visible(file)} status")
+
+
+@click.command("copy")
+@click.option("--to", "url", required=True, metavar="URL", help="The empty queue to fill: a path, or postgresql://…")
+@with_store
+def copy_command(store: Store, url: str) -> None:
+    """Copy the whole queue to another database, SQLite or PostgreSQL: jobs, history and settings, all or nothing.
+
+    The workers of both must be stopped. Job logs are not copied. The queue itself stays as it is, so take care that
+    afterwards workers serve only one of the two.
+    """
+    from queuectl.store import copy
+
+    with closing(open_store(url)) as target, Progress("Copying", copy.size(store)) as progress:
+        rows = copy.copy(store, target, progress.step)
+    where = visible(target.engine.name)
+    say(f"Copied {plural(rows['jobs'], 'job')} with history and settings to {where}")
+    others = ", and on other machines that ran jobs" if store.engine.leased else ""
+    say(f"Job logs stay where they are, in {visible(store.engine.log_dir)}{others}")
+    say(f"Next: queuectl --db {newjob.quote([where])} status   (and set QUEUECTL_DB to it)")
 
 
 @click.command("doctor")

@@ -42,7 +42,14 @@ class Transaction(Protocol):
         ...
 
     def load(self, table: str, many: Iterable[Params]) -> None:
-        """Insert rows, as fast as this database can. Raises Duplicate if a unique value is taken."""
+        """Insert rows, as fast as this database can. Raises Duplicate if a unique value is taken.
+
+        A job may bring its own seq; those that come later get larger ones.
+        """
+        ...
+
+    def alone(self, tables: Iterable[str]) -> None:
+        """Keep others from writing to these until this transaction ends."""
         ...
 
 

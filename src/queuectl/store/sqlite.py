@@ -34,6 +34,7 @@ DIALECT = {
     "ascii": "TEXT",
     "clustered": "WITHOUT ROWID",
     "from_each": "",
+    "and_each": "",
 }
 
 
@@ -371,3 +372,6 @@ class SqliteTransaction:
             if "UNIQUE" in str(error):
                 raise Duplicate(str(error)) from error
             raise
+
+    def alone(self, tables: Iterable[str]) -> None:
+        pass  # one writer at a time: we are

@@ -2,7 +2,8 @@
 
 One text serves every database. `:name` is a parameter; `{…}` is a spot where databases differ, filled in by the
 engine: `{skip_locked}`, `{for_update}`, `{among:name}` (is one of the values in the list parameter), and for what is
-done to many rows `{each:name}` with `{from_each}`: SQLite runs it for each row, PostgreSQL once for all.
+done to many rows `{each:name}` with `{from_each}` or `{and_each}`: SQLite runs it for each row, PostgreSQL once for
+all, and a plain `:name` must then be the same in all of them.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ SELECT -priority, seq, id, run + 1, command, queue, attempts, crashes, max_retri
 
 CLAIM = """
 UPDATE jobs
-   SET state = 'processing', ready = FALSE, run = {each:run}, worker_id = {each:worker}, log_place = {each:log_place},
-       started_at = {each:now}, updated_at = {each:now},
+   SET state = 'processing', ready = FALSE, run = {each:run}, worker_id = :worker, log_place = :log_place,
+       started_at = :now, updated_at = :now,
        duration_ms = NULL, exit_code = NULL, signal = NULL, error = NULL, stdout = NULL, stderr = NULL
 {from_each}
  WHERE jobs.seq = {each:seq} AND ready
@@ -69,26 +70,28 @@ UPDATE jobs
    SET state = {each:state}, ready = FALSE, cancel_requested = FALSE,
        attempts = attempts + {each:failed}, crashes = crashes + {each:crashed},
        run_at = CASE WHEN {each:state} IN ('pending', 'failed') THEN {each:run_at} ELSE jobs.run_at END,
-       updated_at = {each:now}, finished_at = {each:finished_at},
+       updated_at = :now, finished_at = {each:finished_at},
        duration_ms = {each:duration_ms}, exit_code = {each:exit_code}, signal = {each:signal}, error = {each:error},
        stdout = {each:stdout}, stderr = {each:stderr}
 {from_each}
  WHERE jobs.seq = {each:seq} AND jobs.run = {each:run} AND jobs.state = 'processing'
-   AND jobs.worker_id = {each:worker} AND ({each:cancelled} = 1 OR NOT cancel_requested)
+   AND jobs.worker_id = :worker AND ({each:cancelled} = 1 OR NOT cancel_requested)
 """
 
+# The job's own row has just been told the rest.
 RECORD_RUN = """
 INSERT INTO events (job, n, at, state, run, worker_id, reason, exit_code, signal, duration_ms, cpu_ms, max_rss_kb,
                     started_at)
-SELECT {each:seq}, (SELECT COALESCE(max(n), 0) + 1 FROM events WHERE job = {each:seq}), {each:now}, {each:state},
-       {each:run}, {each:worker}, {each:reason}, {each:exit_code}, {each:signal}, {each:duration_ms}, {each:cpu_ms},
-       {each:max_rss_kb}, {each:started_at}
-{from_each}
+SELECT jobs.seq, (SELECT COALESCE(max(n), 0) + 1 FROM events WHERE job = jobs.seq), updated_at, state, run, worker_id,
+       {each:reason}, exit_code, signal, duration_ms, {each:cpu_ms}, {each:max_rss_kb}, started_at
+  FROM jobs {and_each}
+ WHERE jobs.seq = {each:seq}
 """
 
 # Did we end this run before, in a transaction whose answer never came?
 ALREADY_SETTLED = """
-SELECT 1 FROM events WHERE job = :seq AND run = :run AND worker_id = :worker AND reason {among:reasons}
+SELECT 1 FROM events
+ WHERE job = :seq AND run = :run AND worker_id = :worker AND started_at IS NOT NULL AND reason {among:reasons}
 """
 
 LOCK_SEQ = "SELECT 1 FROM jobs WHERE seq = :seq {for_update}"
@@ -289,3 +292,30 @@ SELECT count(*) FROM (
      AND (priority > :priority OR (priority = :priority AND seq < (SELECT seq FROM jobs WHERE id = :id)))
    LIMIT :limit) AS ahead
 """
+
+# -- copy ------------------------------------------------------------------------------------------------
+
+# What goes along when a queue is copied: each table, its key with what comes before the first, and its other columns.
+COPIED: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
+    "jobs": ({"seq": 0}, ("ready", *JOB_FIELDS[:-1])),
+    "tags": ({"tag": "", "job": 0}, ()),
+    "events": ({"job": 0, "n": 0}, ("at", "state", "run", "worker_id", "reason", "exit_code", "signal", "duration_ms",
+                                    "cpu_ms", "max_rss_kb", "started_at")),
+    "config": ({"key": ""}, ("value",)),
+}  # fmt: skip
+
+BATCH = {
+    table: f"""
+SELECT {", ".join((*key, *rest))}
+  FROM {table}
+ WHERE ({", ".join(key)}) > (:{", :".join(key)})
+ ORDER BY {", ".join(key)}
+ LIMIT :limit
+"""
+    for table, (key, rest) in COPIED.items()
+}
+
+COPIED_ROWS = f"SELECT {', '.join(f'(SELECT count(*) FROM {table})' for table in COPIED)}"
+
+# Not what the counters say: they are among what is checked.
+JOBS_BY_STATE = "SELECT queue, state, count(*) FROM jobs GROUP BY queue, state"

@@ -247,7 +247,6 @@ class Store:
             "stderr": report.stderr,
             "cpu_ms": report.cpu_ms,
             "max_rss_kb": report.max_rss_kb,
-            "started_at": claim.started_at,
         }
 
     def _claim(self, tx: Transaction, worker: str, slots: int, queues: Sequence[str]) -> list[Claim]:
