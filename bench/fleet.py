@@ -27,7 +27,7 @@ from queuectl.store import Store, open_store
 OURS = "queuectl's store, 2 workers of 300 slots"
 PEERS = {
     "pgqueuer, 2 workers, batches of 300": ("pgqueuer_tasks", 20_000),
-    "procrastinate, 2 workers of 300 slots": ("procrastinate_tasks", 1_500),
+    "procrastinate, 2 workers of 100 slots": ("procrastinate_tasks", 1_500),
 }
 JOBS = 20_000
 SLOTS = 300

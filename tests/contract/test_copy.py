@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -92,9 +93,12 @@ def full(open_target: OpenTarget, store: Store, hire: Hire, clock: Clock) -> Sto
 
 
 def rows_of(store: Store) -> dict[str, list[Any]]:
-    """Every row that is copied, to the last column."""
+    """Every row that is copied, to the last column; only where a job's log lies is told anew."""
     with store.engine.read() as tx:
-        return {table: tx.rows(sql.BATCH[table], {**key, "limit": 10**9}) for table, (key, _) in sql.COPIED.items()}
+        found = {table: tx.rows(sql.BATCH[table], {**key, "limit": 10**9}) for table, (key, _) in sql.COPIED.items()}
+    key, rest = sql.COPIED["jobs"]
+    place = (*key, *rest).index("log_place")
+    return {**found, "jobs": [(*job[:place], *job[place + 1 :]) for job in found["jobs"]]}
 
 
 def views_of(store: Store) -> list[Any]:
@@ -125,6 +129,14 @@ def test_a_copy_is_the_same_queue(full: Store, target: Store) -> None:
     assert {state for state, n in target.views.counts().items() if n} == {
         "pending", "failed", "completed", "dead", "cancelled"
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("engine_name", ["sqlite"])
+def test_a_job_that_moves_to_a_fleet_says_which_machine_has_its_log(full: Store, target: Store) -> None:
+    copy.copy(full, target)
+    with target.engine.read() as tx:
+        places = {place for (place,) in tx.rows("SELECT log_place FROM jobs WHERE run > 0")}
+    assert places == ({f"{os.uname().nodename}:{full.engine.log_dir}"} if target.engine.leased else {None})
 
 
 def test_every_column_of_every_table_is_copied(store: Store, engine_name: str) -> None:

@@ -30,7 +30,9 @@ def other(q: Cli, engine_name: str, postgres: Server) -> Iterator[Cli]:
 
 
 def everything(q: Cli) -> list[object]:
-    return [*q.contents(), *q.rows_of("events")]
+    """All but where the logs are, which is told anew: the last column of a job."""
+    jobs = [job[:-1] for job in q.rows_of("jobs")]
+    return [jobs, *(q.rows_of(table) for table in ("tags", "config", "events"))]
 
 
 def test_a_queue_moves_house(q: Cli, other: Cli) -> None:
@@ -154,7 +156,7 @@ def test_a_copy_that_is_killed_leaves_nothing(long: Cli, other: Cli) -> None:
     process.kill()
     assert process.wait(DEADLINE) == -signal.SIGKILL
     os.close(screen)
-    assert everything(other) == []
+    assert not any(everything(other))
     assert set(other.json("status")["jobs"].values()) == {0}
     long.ok("copy", "--to", other.url)
     assert other.json("status")["jobs"] == long.json("status")["jobs"]
@@ -167,5 +169,5 @@ def test_a_copy_can_be_interrupted(long: Cli, other: Cli) -> None:
     os.write(screen, b"\x03")
     assert process.wait(DEADLINE) == 130
     os.close(screen)
-    assert everything(other) == []
+    assert not any(everything(other))
     other.enqueue("true")  # nothing is locked any more

@@ -195,3 +195,20 @@ def test_progress_is_silent_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     with render.Progress("Storing", 1_000_000) as progress:
         progress.step(500_000)
     assert pipe.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("queue.db", "queue.db"),
+        ("sqlite:///queue.db", "sqlite:///queue.db"),
+        ("postgresql://host/db", "postgresql://host/db"),
+        ("postgresql://me@host/db?schema=x", "postgresql://me@host/db?schema=x"),
+        ("postgresql://me:secret@host:5432/db", "postgresql://me@host:5432/db"),
+        ("postgresql://me:s@c:r@t@host/db", "postgresql://me@host/db"),
+        ("postgresql://host/db?password=secret", "postgresql://host/db"),
+        ("postgresql://host/db?user=me&password=secret&schema=x", "postgresql://host/db?user=me&schema=x"),
+    ],
+)
+def test_a_password_is_never_shown(address: str, shown: str) -> None:
+    assert render.without_password(address) == shown

@@ -71,7 +71,18 @@ def remember_address(db: str | None) -> None:
     """Have the commands that hints name act on the queue that was given with --db."""
     global _address
     if db is not None:
-        _address = f"--db {newjob.quote([db])} "
+        _address = f"--db {newjob.quote([without_password(db)])} "
+
+
+def without_password(address: str) -> str:
+    """An address as it may be shown."""
+    place, mark, options = address.partition("?")
+    scheme, separator, rest = place.partition("://")
+    login, at, host = rest.rpartition("@")
+    kept = "&".join(option for option in options.split("&") if not option.startswith("password="))
+    return (
+        scheme + separator + login.partition(":")[0] + at + host + mark * bool(kept) + kept if separator else address
+    )
 
 
 def advice(text: str) -> str:

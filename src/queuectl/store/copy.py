@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable
 
@@ -43,7 +44,7 @@ def copy(
                 program = f"queuectl --db {quote([target.engine.name])}"
                 _refuse_workers(target, dst, program)
                 _refuse_filled(target, dst, program)
-                _pour(src, dst, progress, batch)
+                _pour(src, dst, _logs_of(source) if target.engine.leased else None, progress, batch)
                 _refuse_difference(wanted, _counts(dst))
                 _refuse_difference(jobs, _tally(dst.rows(sql.COUNTS)))
         except _Unreadable as failed:
@@ -74,13 +75,21 @@ class _Unreadable(Exception):
         self.cause = cause
 
 
-def _pour(src: Transaction, dst: Transaction, progress: Callable[[int], None], batch: int) -> None:
+def _logs_of(source: Store) -> str:
+    """Where the logs stay, for readers on other machines."""
+    return source.engine.log_place or f"{os.uname().nodename}:{source.engine.log_dir}"
+
+
+def _pour(src: Transaction, dst: Transaction, logs: str | None, progress: Callable[[int], None], batch: int) -> None:
     """In batches, not in one stream: at the end of each its rows are checked, which must not take too long."""
     done = 0
     for table, (start, rest) in sql.COPIED.items():
         after: Params = start
         while rows := _batch(src, table, after, batch):
-            dst.load(table, [dict(zip((*start, *rest), row, strict=True)) for row in rows])
+            copies = [dict(zip((*start, *rest), row, strict=True)) for row in rows]
+            if table == "jobs":
+                copies = [{**job, "log_place": job["log_place"] or (logs if job["run"] else None)} for job in copies]
+            dst.load(table, copies)
             after = dict(zip(start, rows[-1], strict=False))
             done += len(rows)
             progress(done)

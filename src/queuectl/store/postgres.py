@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import re
-import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
@@ -113,8 +112,8 @@ class PostgresEngine:
             raise InvalidInput(f'"{self.schema}" is no name for a schema', "use lower-case letters, digits and _")
         try:
             self._place = conninfo_to_dict(self._conninfo)
-        except psycopg.ProgrammingError as error:
-            raise InvalidInput(f"this is no PostgreSQL address: {_one_line(error)}", f"write {EXAMPLE}") from None
+        except psycopg.ProgrammingError:  # its words may hold the password
+            raise InvalidInput("this is no PostgreSQL address", f"write {EXAMPLE}") from None
         self.name = _shown(self._place, own)
         self.identity = ""
         self.place = procfs.here()
@@ -202,7 +201,7 @@ class PostgresEngine:
         folder = os.path.join(_data_folder(), "queuectl", identity)
         self.log_dir = os.path.abspath(os.environ.get("QUEUECTL_LOG_DIR") or os.path.join(folder, "logs"))
         self.run_dir = os.path.join(folder, "run")
-        self.log_place: str | None = f"{socket.gethostname()}:{self.log_dir}"
+        self.log_place: str | None = f"{os.uname().nodename}:{self.log_dir}"
 
     def _version(self) -> tuple[int, str] | None:
         """The schema's version, and what names this very queue: a copy of the database has another oid."""

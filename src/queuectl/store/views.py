@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -163,7 +164,7 @@ class Views:
         fields["cancel_requested"] = bool(fields["cancel_requested"])
         place = fields.pop("log_place") or self._engine.log_place or f":{self._engine.log_dir}"
         host, _, folder = place.partition(":")
-        elsewhere = host if place != self._engine.log_place and host else None
+        elsewhere = host if host not in ("", os.uname().nodename) else None
         return Job(**fields, log_path=logs.path_of(folder, fields["id"]), log_host=elsewhere)
 
     # -- the whole ---------------------------------------------------------------------------------------
