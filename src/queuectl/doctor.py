@@ -63,7 +63,8 @@ def _workers(store: Store) -> Iterator[Finding]:
 def _heartbeats(store: Store) -> Finding:
     """A worker that is alive but no longer beats is stopped, or stuck."""
     limit = SILENT_AFTER * store.config()["lease_timeout"] * 1000
-    now = times.now_ms()
+    with store.engine.read() as tx:
+        now = tx.now
     silent = [worker for worker in store.views.workers() if worker.alive and now - worker.heartbeat_at > limit]
     if not silent:
         return Finding("heartbeats", True, "regular")

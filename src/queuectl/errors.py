@@ -57,6 +57,10 @@ class OutcomeUnknown(StoreUnavailable):
     """The answer to a commit was lost: it has happened, or it has not."""
 
 
+class Outdated(StoreUnavailable):
+    """Only a newer program understands this queue; waiting does not help this one."""
+
+
 class StoreReplaced(StoreUnavailable):
     """Another database lies where ours was; what we hold open is nobody's any more."""
 

@@ -50,7 +50,9 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """Ended by the operator's shutdown, which is not the job's fault."""
+    """Ended by the operator's shutdown, or for want of a sign of life: not the job's fault."""
+
+    why: str = "the worker was stopped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +96,8 @@ def after_run(claim: Claim, outcome: Outcome, config: Config, roll: float) -> Se
             return Settlement(State.COMPLETED, exit_code=0, reason="exit code 0")
         case Cancelled(number):
             return Settlement(State.CANCELLED, error="cancelled while running", signal=number, reason="cancelled")
-        case Interrupted():
-            return Settlement(State.PENDING, reason="put back: the worker was stopped")
+        case Interrupted(why):
+            return Settlement(State.PENDING, reason=f"put back: {why}")
         case NoRoom(why):
             return Settlement(State.PENDING, f"put back: {why}", delay=NO_ROOM_DELAY, reason=f"put back: {why}")
         case Lost(worker_id):

@@ -125,10 +125,11 @@ def _is_kernels(pid: int) -> bool:
 
 
 def here() -> str:
-    """Names the world in which our pids mean something: this boot of this machine, and our pid namespace."""
+    """Names the world in which our pids mean something: this boot of this machine, and our pid namespace. Nothing, if
+    that is not known."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             boot = file.read().strip()
         return f"{boot} {os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:
-        return "unknown unknown"
+        return ""

@@ -188,7 +188,7 @@ def test_a_worker_that_was_given_up_learns_it_and_cannot_settle(store: Store, hi
     claim = worker.claim_one()
     worker.die()
     store.recover("w1")
-    assert store.heartbeat("w1") is False
+    assert store.heartbeat("w1") is None
     tick = store.tick("w1", slots=1)
     assert (tick.given_up, tick.stop, tick.claims) == (True, "now", [])
     assert worker.settle(claim) is False

@@ -56,9 +56,9 @@ def test_a_worker_is_idle_busy_stopping_or_lost(store: Store, hire: Hire) -> Non
 def test_a_heartbeat_is_a_sign_of_life(store: Store, hire: Hire, clock: Clock) -> None:
     hire()
     clock.advance(10)
-    assert store.heartbeat("w1") is True
+    assert store.heartbeat("w1") == 30
     assert store.views.workers()[0].heartbeat_at == clock.now
-    assert store.heartbeat("nobody") is False
+    assert store.heartbeat("nobody") is None
 
 
 def test_a_worker_that_leaves_is_gone(store: Store, hire: Hire) -> None:

@@ -346,7 +346,7 @@ def test_whether_it_starts_or_not_the_worker_stays_in_its_own_folder(stage: Stag
 
 
 def test_a_run_that_heeds_term_has_its_grace(stage: Stage) -> None:
-    run = stage.run(f"trap 'echo bye; exit 9' TERM; echo ready; sleep {FOREVER} & wait")
+    run = stage.run(f"trap 'echo bye; exit 9' TERM; sleep {FOREVER} & echo ready; wait")
     first_line(stage, run)
     run.end(TimedOut(5), grace=60)
     outcome, report = stage.see_through(run)

@@ -11,7 +11,7 @@ from queuectl.model import Finding
 Params = Mapping[str, Any]
 Row = tuple[Any, ...]
 Holder = tuple[str, int, int, str, int]
-"""What tells if a worker lives: its id, its pid, that one's start, where that means something, its last heartbeat."""
+"""What tells if a worker lives: its id, its pid, that one's start, where that means something, its lease's end."""
 
 
 class Transaction(Protocol):
@@ -103,8 +103,8 @@ class Engine(Protocol):
         """A line on which news comes that no bell can bring; None if there is none."""
         ...
 
-    def is_alive(self, holder: Holder, now: int, lease: float) -> bool:
-        """Does this worker live? `now` is a transaction's, `lease` in seconds."""
+    def is_alive(self, holder: Holder, now: int) -> bool:
+        """Does this worker live? `now` is a transaction's."""
         ...
 
     def announce(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from queuectl.errors import StoreUnavailable
+from queuectl.errors import Outdated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,9 +17,9 @@ FOLDER = os.path.join(os.path.dirname(__file__), "migrations")
 def check(version: int, where: str) -> None:
     """Refuse a database that only a newer program understands."""
     if version > NEWEST:
-        raise StoreUnavailable(
+        raise Outdated(
             f'"{where}" was written by a newer queuectl (schema {version}, this one knows {NEWEST})',
-            "upgrade this queuectl; the file was not touched",
+            "upgrade this queuectl; the queue was not touched",
         )
 
 

@@ -108,6 +108,9 @@ class PostgresEngine:
         self.schema = own["schema"]
         self.notifies = own["notify"] != "off"
         self._allow_fsync_off = own["fsync"] == "off"
+        for option in ("notify", "fsync"):
+            if own[option] not in ("on", "off"):
+                raise InvalidInput(f'"{own[option]}" does not fit "{option}" in the address', "it takes on or off")
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", self.schema):
             raise InvalidInput(f'"{self.schema}" is no name for a schema', "use lower-case letters, digits and _")
         try:
@@ -150,7 +153,7 @@ class PostgresEngine:
         connection = _Connection.connect(
             self._conninfo,
             autocommit=True,
-            connect_timeout=max(2, round(self.patience)),
+            connect_timeout=self._place.get("connect_timeout") or max(2, round(self.patience)),
             prepare_threshold=5 if self.notifies else None,  # a pooler may give each transaction another connection
             application_name="queuectl",
             **WATCHFUL,
@@ -292,12 +295,12 @@ class PostgresEngine:
 
     # -- the rest ----------------------------------------------------------------------------------------
 
-    def is_alive(self, holder: Holder, now: int, lease: float) -> bool:
-        """Of our own machine's workers the kernel knows best; of others only their last sign of life is known."""
-        id, pid, pid_started, place, heartbeat_at = holder
-        if place == self.place:
+    def is_alive(self, holder: Holder, now: int) -> bool:
+        """Of our own machine's workers the kernel knows best; of others only what they promised is known."""
+        id, pid, pid_started, place, expires_at = holder
+        if place and place == self.place:
             return bell.answers(self.run_dir, id, pid, pid_started)
-        return now - heartbeat_at < lease * 1000
+        return now < expires_at
 
     def default_cwd(self) -> str | None:
         return None  # folders differ between machines
@@ -338,7 +341,13 @@ class PostgresEngine:
                 f"the connection to {self.name} was lost in the moment of the commit",
                 "it may have happened or not: look before you try again",
             )
+        if "password" in what or "authentication" in what:
+            return StoreUnavailable(
+                f"{self.name} lets nobody in: {what}", "the password goes into ~/.pgpass or PGPASSWORD"
+            )
         match error:
+            case errors.InvalidSqlStatementName() | errors.DuplicatePreparedStatement():
+                return StoreUnavailable(f"a pooler is in front of {self.name}", "add notify=off to the address")
             case errors.DeadlockDetected() | errors.SerializationFailure() | errors.LockNotAvailable():
                 return StoreUnavailable(f"others were in the way: {what}", "try again")
             case errors.InsufficientPrivilege():

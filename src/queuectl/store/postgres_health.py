@@ -38,7 +38,8 @@ def _durability(db: psycopg.Connection[Row]) -> Finding:
 
 
 def _connections(db: psycopg.Connection[Row]) -> Finding:
-    used, most = _one(db, "SELECT count(*), current_setting('max_connections')::int FROM pg_stat_activity")
+    question = "SELECT count(*), current_setting('max_connections')::int FROM pg_stat_activity"
+    used, most = _one(db, f"{question} WHERE backend_type = 'client backend'")
     ok = used < most * CROWDED
     advice = "" if ok else "raise max_connections, or put a pooler in front (and notify=off into the address)"
     return Finding("connections", ok, f"{used} of {most} in use", advice)

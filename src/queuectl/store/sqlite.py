@@ -136,7 +136,7 @@ class SqliteEngine:
     def listen(self) -> None:
         return None  # the bell is enough on one machine
 
-    def is_alive(self, holder: Holder, now: int, lease: float) -> bool:
+    def is_alive(self, holder: Holder, now: int) -> bool:
         return bell.answers(self.run_dir, *holder[:3])
 
     def default_cwd(self) -> str | None:

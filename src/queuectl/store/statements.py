@@ -12,6 +12,8 @@ from __future__ import annotations
 
 READ_CONFIG = "SELECT key, value FROM config"
 
+TRY_TO_WRITE = "UPDATE workers SET stop = stop WHERE id = ''"
+
 INSERT_TAG = """
 INSERT INTO tags (tag, job)
 SELECT {each:tag}, (SELECT seq FROM jobs WHERE id = {each:id}) {from_each}
@@ -106,14 +108,15 @@ SELECT seq, (SELECT COALESCE(max(n), 0) + 1 FROM events WHERE job = :seq), :now,
 # -- workers ---------------------------------------------------------------------------------------------
 
 REGISTER = """
-INSERT INTO workers (id, pid, pid_started, place, host, manager_pid, queues, concurrency, started_at, heartbeat_at)
-VALUES (:id, :pid, :pid_started, :place, :host, :manager_pid, :queues, :concurrency, :now, :now)
+INSERT INTO workers (id, pid, pid_started, place, host, manager_pid, queues, concurrency, started_at, heartbeat_at,
+                     expires_at)
+VALUES (:id, :pid, :pid_started, :place, :host, :manager_pid, :queues, :concurrency, :now, :now, :expires)
 """
 
-HEARTBEAT = "UPDATE workers SET heartbeat_at = :now WHERE id = :id"
+HEARTBEAT = "UPDATE workers SET heartbeat_at = :now, expires_at = :expires WHERE id = :id"
 
 LOCK_WORKER = """
-SELECT stop, id, pid, pid_started, place, heartbeat_at FROM workers WHERE id = :id {for_update}
+SELECT stop, id, pid, pid_started, place, expires_at FROM workers WHERE id = :id {for_update}
 """
 
 # Its order, and when the next job becomes due.
@@ -145,13 +148,13 @@ LOCK_HELD_BY = HELD_BY + "{for_update}"
 
 # A job can be held by a worker that never came to register, or whose row is gone.
 HOLDERS = """
-SELECT id, pid, pid_started, place, heartbeat_at FROM workers
+SELECT id, pid, pid_started, place, expires_at FROM workers
  UNION
 SELECT worker_id, 0, 0, '', 0 FROM jobs
  WHERE state = 'processing' AND NOT EXISTS (SELECT 1 FROM workers WHERE workers.id = worker_id)
 """
 
-SERVED = "SELECT queues, id, pid, pid_started, place, heartbeat_at FROM workers WHERE stop IS NULL"
+SERVED = "SELECT queues, id, pid, pid_started, place, expires_at FROM workers WHERE stop IS NULL"
 
 # -- steer -----------------------------------------------------------------------------------------------
 
@@ -267,7 +270,7 @@ SELECT queue, 'processing', count(*) FROM jobs WHERE state = 'processing' GROUP 
 """
 
 WORKERS = """
-SELECT id, pid, pid_started, place, heartbeat_at, host, manager_pid, queues, concurrency, started_at, stop
+SELECT id, pid, pid_started, place, expires_at, host, manager_pid, queues, concurrency, started_at, heartbeat_at, stop
   FROM workers ORDER BY started_at, id
 """
 

@@ -117,12 +117,14 @@ class Store:
     def probe(self) -> None:
         """Raise StoreUnavailable if the queue cannot be read and written just now."""
         with self.engine.write() as tx:
-            tx.rows(sql.HOLDERS)
+            tx.run(sql.TRY_TO_WRITE)
 
     def register(
         self, worker: str, pid: int, host: str, manager_pid: int, queues: Sequence[str], concurrency: int
-    ) -> None:
+    ) -> float:
+        """Enter a worker; the seconds within which it must show a sign of life."""
         with self.engine.write() as tx:
+            lease = self._config(tx)["lease_timeout"]
             tx.run(
                 sql.REGISTER,
                 {
@@ -135,17 +137,21 @@ class Store:
                     "queues": " ".join(queues),
                     "concurrency": concurrency,
                     "now": tx.now,
+                    "expires": tx.now + round(lease * 1000),
                 },
             )
+            return lease
 
     def unregister(self, worker: str) -> None:
         with self.engine.write() as tx:
             tx.run(sql.UNREGISTER, {"id": worker})
 
-    def heartbeat(self, worker: str) -> bool:
-        """Show that this worker lives. False if it has been given up for lost."""
+    def heartbeat(self, worker: str) -> float | None:
+        """Show that this worker lives; the seconds for which that will do. None if it has been given up for lost."""
         with self.engine.write() as tx:
-            return tx.run(sql.HEARTBEAT, {"id": worker, "now": tx.now}) == 1
+            lease = self._config(tx)["lease_timeout"]
+            expires = tx.now + round(lease * 1000)
+            return lease if tx.run(sql.HEARTBEAT, {"id": worker, "now": tx.now, "expires": expires}) else None
 
     def tick(
         self,
@@ -267,11 +273,10 @@ class Store:
     def served(self) -> list[list[str]]:
         """The queues of each living worker that takes jobs; an empty list means all."""
         with self.engine.read() as tx:
-            lease = self._config(tx)["lease_timeout"]
             return [
                 queues.split()
                 for queues, *holder in tx.rows(sql.SERVED)
-                if self.engine.is_alive(tuple(holder), tx.now, lease)
+                if self.engine.is_alive(tuple(holder), tx.now)
             ]
 
     # -- recovery ----------------------------------------------------------------------------------------
@@ -286,8 +291,7 @@ class Store:
 
     def holders(self, tx: Transaction) -> dict[str, bool]:
         """Whoever is registered or holds a job, and if he lives."""
-        lease = self._config(tx)["lease_timeout"]
-        return {holder[0]: self.engine.is_alive(holder, tx.now, lease) for holder in tx.rows(sql.HOLDERS)}
+        return {holder[0]: self.engine.is_alive(holder, tx.now) for holder in tx.rows(sql.HOLDERS)}
 
     def recover(self, worker: str) -> tuple[str | None, list[tuple[Claim, Settlement]]]:
         """Put back what a lost worker was running and strike it off; the order it had, and its runs. The caller has
@@ -300,7 +304,7 @@ class Store:
             config = self._config(tx)
             for stop, *holder in tx.rows(sql.LOCK_WORKER, {"id": worker}):
                 order = stop
-                if self.engine.is_alive(tuple(holder), tx.now, config["lease_timeout"]):
+                if self.engine.is_alive(tuple(holder), tx.now):
                     return None, []
             for *fields, cancel_requested in tx.rows(sql.LOCK_HELD_BY, {"worker": worker}):
                 claim = Claim(*fields)

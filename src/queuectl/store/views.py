@@ -8,7 +8,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from queuectl import logs, newjob, settings
+from queuectl import logs, newjob
 from queuectl.errors import InvalidInput, TimedOut, no_such_job
 from queuectl.lifecycle import State
 from queuectl.model import Event, Job, Worker
@@ -184,7 +184,7 @@ class Views:
         """All that have registered and not left; each says if it is alive."""
         with self._engine.read() as tx:
             rows, running = tx.rows(sql.WORKERS), tx.rows(sql.RUNNING)
-            lease, now = settings.effective(tx.rows(sql.READ_CONFIG))["lease_timeout"], tx.now
+            now = tx.now
         return [
             Worker(
                 id=id,
@@ -197,23 +197,14 @@ class Views:
                 heartbeat_at=heartbeat_at,
                 stop=stop,
                 jobs=tuple(job for holder, job in running if holder == id),
-                alive=self._engine.is_alive((id, pid, pid_started, place, heartbeat_at), now, lease),
+                alive=self._engine.is_alive((id, pid, pid_started, place, expires_at), now),
                 here=place == self._engine.place,
             )
             for (
-                id,
-                pid,
-                pid_started,
-                place,
-                heartbeat_at,
-                host,
-                manager_pid,
-                queues,
-                concurrency,
-                started_at,
-                stop,
+                id, pid, pid_started, place, expires_at, host, manager_pid, queues, concurrency, started_at,
+                heartbeat_at, stop,
             ) in rows
-        ]
+        ]  # fmt: skip
 
     def metrics(self) -> Metrics:
         counts = self.counts()

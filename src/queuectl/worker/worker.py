@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from queuectl import lifecycle, procfs
 from queuectl.bell import Bell
-from queuectl.errors import StoreReplaced, StoreUnavailable
+from queuectl.errors import Outdated, StoreReplaced, StoreUnavailable
 from queuectl.lifecycle import Settlement
 from queuectl.model import Claim, Report
 from queuectl.states import PRUNABLE
@@ -80,6 +80,8 @@ def work(assignment: Assignment) -> int:
     except StoreReplaced as error:  # while we were still getting ready
         log.tell("database replaced", reason=error)
         return START_AGAIN
+    except Outdated as error:
+        log.tell("left", reason=error)
     return LEFT_IN_ORDER
 
 
@@ -228,7 +230,7 @@ class Worker:
         no_room_until = self._no_room_until if time.monotonic() < self._no_room_until else NEVER
         try:
             tick = self._store.tick(self.id, self._ended, free, self._assignment.queues, self._going_on())
-        except StoreReplaced as error:
+        except (StoreReplaced, Outdated) as error:
             self._start_over(error)
             return
         except StoreUnavailable as error:
@@ -284,12 +286,12 @@ class Worker:
         self._poll_at = time.monotonic() + self._config["worker_poll_interval"]
         try:
             self._news = self._store.engine.changed()
-        except StoreReplaced as error:
+        except (StoreReplaced, Outdated) as error:
             self._start_over(error)
         except StoreUnavailable as error:
             self._report_trouble(error)
 
-    def _start_over(self, error: StoreReplaced) -> None:
+    def _start_over(self, error: StoreUnavailable) -> None:
         """What we hold open is nobody's queue any more: end what came from it, and leave the place to a successor."""
         self._report_trouble(error)
         self._exit_code = START_AGAIN
@@ -402,7 +404,7 @@ class Worker:
 
     def _register(self) -> None:
         since = lease.now()
-        self._store.register(
+        promised = self._store.register(
             self.id,
             os.getpid(),
             socket.gethostname(),
@@ -410,12 +412,12 @@ class Worker:
             self._assignment.queues,
             self._assignment.concurrency,
         )
-        self._renew_lease(since)
+        self._renew_lease(since, promised)
         self._registered = True
 
-    def _renew_lease(self, since: float) -> None:
+    def _renew_lease(self, since: float, seconds: float) -> None:
         if self._leased:
-            self._lease.renew(since, self._config["lease_timeout"])
+            self._lease.renew(since, seconds)
             self._fenced = False
 
     def _recover_lost(self, patience: float = 5.0) -> None:
@@ -454,18 +456,19 @@ class Worker:
         self._fenced = True
         self._log.tell("no sign of life could be given, ending the running jobs", jobs=len(self._runs))
         for run in list(self._runs.values()):
-            run.end(lifecycle.Interrupted(), min(self._config["kill_grace"], self._config["lease_timeout"] / 12))
+            grace = min(self._config["kill_grace"], self._config["lease_timeout"] / 12)
+            run.end(lifecycle.Interrupted("its worker could give no sign of life"), grace)
 
     def _beat(self) -> None:
         """A sign of life, a look for dead workers, and the clean-up that `retention_days` asks for."""
         now, since = time.monotonic(), lease.now()
         self._beat_at = now + self._beat_every()
         try:
-            known = self._store.heartbeat(self.id)
-            if known:
-                self._renew_lease(since)
+            promised = self._store.heartbeat(self.id)
+            if promised is not None:
+                self._renew_lease(since, promised)
             self._news |= self._due_at != NEVER  # clocks may have been set, or the machine suspended, meanwhile
-            self._news |= not known
+            self._news |= promised is None
             self._hold_the_line()
             self._store.engine.tidy()
             self._recover_lost(patience=0.1)  # our own runs must not wait for a stranger's to die
@@ -473,6 +476,8 @@ class Worker:
             if days and now >= self._prune_at:
                 self._prune_at = now + PRUNE_EVERY
                 self._prune(days * 86400)
+        except (StoreReplaced, Outdated) as error:
+            self._start_over(error)
         except StoreUnavailable as error:
             self._report_trouble(error)
             self._beat_at = now + RETRY_STORE_AFTER
@@ -499,7 +504,7 @@ class Worker:
         while True:
             try:
                 return action()
-            except StoreReplaced:  # waiting does not bring it back
+            except (StoreReplaced, Outdated):  # waiting does not bring it back
                 raise
             except (StoreUnavailable, OSError) as error:
                 if isinstance(error, OSError) and error.errno not in PASSING:
