@@ -228,3 +228,28 @@ def test_the_schema_itself_refuses_nonsense(store: Store, hire: Hire, nonsense: 
     with pytest.raises(QueuectlError):
         store.settle(worker.id, claim, Settlement(nonsense), Report())  # type: ignore[arg-type]
     assert snapshot(store) == before
+
+
+def test_each_result_said_again_is_known_again_whatever_the_others_are(store: Store, hire: Hire) -> None:
+    """The answer to a commit was lost: all of it is said once more."""
+    store.enqueue([NewJob("true")] * 3)
+    worker = hire()
+    claims = worker.claim(3)
+    ends = [
+        (claim, after_run(claim, Exited(code), store.config(), 0), Report())
+        for claim, code in zip(claims, (2, 1, 0), strict=True)
+    ]
+    assert store.tick(worker.id, ends).refused == []
+    before = snapshot(store)
+    assert store.tick(worker.id, ends).refused == []
+    assert snapshot(store) == before
+
+
+def test_what_the_store_holds_for_a_worker_in_doubt_is_handed_out_again(store: Store, hire: Hire) -> None:
+    store.enqueue([NewJob("true")] * 3)
+    worker = hire()
+    known, unknown = worker.claim(2)
+    tick = store.tick(worker.id, slots=2, running={(known.seq, known.run)})
+    assert [(claim.id, claim.run) for claim in tick.claims][:1] == [(unknown.id, unknown.run)]
+    assert len(tick.claims) == 2  # and one more into the slot that is left
+    assert store.tick(worker.id, slots=0).claims == []

@@ -17,7 +17,7 @@ from tests.e2e.conftest import Cli, gone, refused
 from tests.postgres import Server
 
 pytestmark = pytest.mark.parametrize("engine_name", ["postgres"])
-ELSEWHERE = "another-boot 4026531836"  # the place of a worker on another machine
+ELSEWHERE = "another-boot 4026531836 0"  # the place of a worker on another machine
 
 
 def schema_of(q: Cli) -> str:

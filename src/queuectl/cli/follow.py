@@ -32,10 +32,7 @@ def logs_command(store: Store, job: str, follow: bool, tail: int | None, raw: bo
     if found.log_host:
         if follow:
             store.views.wait([found.id])
-            found = store.views.job(found.id)
-        note(f"Job {found.id} ran on {found.log_host}, which has its log: {found.log_path}")
-        note("Here is the end of what its last run printed.")
-        _show(_tails(found, tail), raw)
+        _show_from_afar(store.views.job(found.id), tail, raw)
         return
     printed, end = logs.read(found.log_path, tail)
     history = store.views.history(found.id)
@@ -50,6 +47,8 @@ def logs_command(store: Store, job: str, follow: bool, tail: int | None, raw: bo
         for chunk in logs.follow(found.log_path, end, lambda: store.views.job(found.id).finished):
             _show(chunk, raw)
     found = store.views.job(found.id)
+    if found.log_host:  # it was not known before where it would run
+        _show_from_afar(found, tail, raw)
     if not found.started_at:
         note(f"Job {found.id} has not run yet ({found.state}). Why: queuectl explain {found.id}")
 
@@ -96,6 +95,12 @@ def follow_to_the_end(store: Store, id: str, json: bool, quiet: bool) -> int:
         took = f" in {times.span(job.duration_ms / 1000)}" if job.duration_ms is not None else ""
         note(f"Job {id} {job.state}{took}" + (f": {job.error}." if job.error else "."))
     return exit_status(job.state, job.exit_code, job.signal, job.error)
+
+
+def _show_from_afar(job: Job, tail: int | None, raw: bool) -> None:
+    note(f"Job {job.id} ran on {job.log_host}, which has its log: {job.log_path}")
+    note("Here is the end of what its last run printed.")
+    _show(_tails(job, tail), raw)
 
 
 def _tails(job: Job, lines: int | None = None) -> bytes:

@@ -10,18 +10,14 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any
-from urllib.parse import parse_qsl, urlencode
 
 import psycopg
 from psycopg import errors, sql
-from psycopg.conninfo import conninfo_to_dict
 
 from queuectl import bell, procfs
 from queuectl.errors import (
     Conflict,
     Duplicate,
-    InvalidInput,
     OutcomeUnknown,
     QueuectlError,
     StoreReplaced,
@@ -30,25 +26,15 @@ from queuectl.errors import (
 from queuectl.model import Finding
 from queuectl.store import migrate
 from queuectl.store.engine import Holder, Params, Row
+from queuectl.store.postgres_connection import CHANNEL, Address, Connection, Line, is_passing, one_line
 
 OLDEST = 130000  # PostgreSQL 13
-OWN_OPTIONS = {"schema": "queuectl", "notify": "on", "fsync": "on"}  # what a URL may say to us, not to libpq
-CHANNEL = "queuectl"
 TRY_AGAIN_AFTER = 0.05  # seconds between attempts to reach a server that is starting
 # In milliseconds for each second of our patience. Nobody waits for a lock after he has given up on the answer; and
 # what we have locked is free again soon after we have vanished, which the server would not notice for hours.
 LIMITS = {"lock_timeout": 900, "idle_in_transaction_session_timeout": 5000}
-COPY_FROM = 20  # so many rows are worth a COPY
 # Every statement has its index. What the planner believes of a table that has just grown must not lead it away.
 PLANS = {"enable_seqscan": "off", "enable_bitmapscan": "off", "enable_sort": "off", "jit": "off"}
-# A cut connection is noticed within seconds, not within the quarter of an hour that TCP would wait.
-WATCHFUL: dict[str, Any] = {
-    "keepalives_idle": 5,
-    "keepalives_interval": 2,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 10_000,
-}
-
 DIALECT = {
     "{skip_locked}": "FOR UPDATE SKIP LOCKED",
     "{for_update}": "FOR UPDATE",
@@ -61,28 +47,6 @@ DIALECT = {
 TEXTS = ("worker", "state", "error", "reason", "stdout", "stderr", "tag", "id", "log_place")
 
 
-class _Connection(psycopg.Connection[Row]):
-    """Gives up on an answer that does not come, so that a worker is never stuck in a question."""
-
-    patience = 10.0
-
-    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
-        return super().wait(_until(gen, time.monotonic() + self.patience, self), interval)
-
-
-def _until(gen: Any, end: float, connection: _Connection) -> Any:
-    try:
-        state = next(gen)
-        while True:
-            ready = yield state
-            if time.monotonic() > end:
-                connection.pgconn.finish()
-                raise psycopg.OperationalError("no answer from the server")
-            state = gen.send(ready)
-    except StopIteration as done:
-        return done.value
-
-
 class PostgresEngine:
     """One connection to the queue's schema, which is made if it is not there; reopened when it was lost.
 
@@ -91,35 +55,20 @@ class PostgresEngine:
     """
 
     leased = True
-    pooled = False
 
     def __init__(self, url: str, clock: Callable[[], int] | None = None, patience: float = 10.0) -> None:
         self.url = url
         self._clock = clock
         self.patience = patience
         self._statements: dict[str, bytes] = {}
-        self._db: _Connection | None = None
+        self._db: Connection | None = None
         self._setup = ""
-        base, _, query = url.partition("?")
-        options = parse_qsl(query, keep_blank_values=True)
-        own = {**OWN_OPTIONS, **{key: value for key, value in options if key in OWN_OPTIONS}}
-        rest = urlencode([(key, value) for key, value in options if key not in OWN_OPTIONS])
-        self._conninfo = f"{base}?{rest}" if rest else base
-        self.schema = own["schema"]
-        self.notifies = own["notify"] != "off"
-        self._allow_fsync_off = own["fsync"] == "off"
-        for option in ("notify", "fsync"):
-            if own[option] not in ("on", "off"):
-                raise InvalidInput(f'"{own[option]}" does not fit "{option}" in the address', "it takes on or off")
-        if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", self.schema):
-            raise InvalidInput(f'"{self.schema}" is no name for a schema', "use lower-case letters, digits and _")
-        try:
-            self._place = conninfo_to_dict(self._conninfo)
-        except psycopg.ProgrammingError:  # its words may hold the password
-            raise InvalidInput("this is no PostgreSQL address", f"write {EXAMPLE}") from None
-        self.name = _shown(self._place, own)
+        self._address = Address(url)
+        self.schema = self._address.schema
+        self.name = str(self._address)
         self.identity = ""
-        self.place = procfs.here()
+        # Others of this user on this machine: their folders and processes can be looked into.
+        self.place = f"{procfs.here()} {os.getuid()}" if procfs.here() else ""
         self._connect()
 
     # -- connecting --------------------------------------------------------------------------------------
@@ -129,10 +78,10 @@ class PostgresEngine:
         deadline = time.monotonic() + self.patience
         while True:
             try:
-                self._db = self._open()
+                self._db = self._address.connect(self.patience)
                 break
             except psycopg.OperationalError as error:
-                if not _is_passing(error) or time.monotonic() > deadline:
+                if not is_passing(error) or time.monotonic() > deadline:
                     raise self._explain(error) from error
                 time.sleep(TRY_AGAIN_AFTER)
         try:
@@ -141,27 +90,18 @@ class PostgresEngine:
             settings = {**PLANS, **limits, "search_path": self.schema}
             if self._setting("synchronous_commit") == "off":
                 settings["synchronous_commit"] = "on"
-            if self.notifies:
-                self._db.execute("".join(f"SET {name} TO {value}; " for name, value in settings.items()).encode())
-            else:  # behind a pooler the session is not ours: say it in each transaction
+            if self._address.pooled:  # the session is not ours: say it in each transaction
                 self._setup = "".join(f"SET LOCAL {name} TO {value}; " for name, value in settings.items())
+            else:
+                self._db.execute("".join(f"SET {name} TO {value}; " for name, value in settings.items()).encode())
             self._prepare()
-        except psycopg.Error as error:
-            raise self._explain(error) from error
+        except BaseException as error:  # half made, it must not be used
+            self._db.close()
+            if isinstance(error, psycopg.Error):
+                raise self._explain(error) from error
+            raise
 
-    def _open(self) -> _Connection:
-        connection = _Connection.connect(
-            self._conninfo,
-            autocommit=True,
-            connect_timeout=self._place.get("connect_timeout") or max(2, round(self.patience)),
-            prepare_threshold=5 if self.notifies else None,  # a pooler may give each transaction another connection
-            application_name="queuectl",
-            **WATCHFUL,
-        )
-        connection.patience = self.patience
-        return connection
-
-    def _check_server(self, db: _Connection) -> None:
+    def _check_server(self, db: Connection) -> None:
         version = db.info.server_version
         if version < OLDEST:
             raise StoreUnavailable(f"PostgreSQL {version // 10000} is too old", "use version 13 or newer")
@@ -170,7 +110,7 @@ class PostgresEngine:
                 f"the database {self.name} is not in UTF-8",
                 "make one: createdb --encoding UTF8 --template template0",
             )
-        if self._setting("fsync") == "off" and not self._allow_fsync_off:
+        if self._setting("fsync") == "off" and not self._address.fsync_may_be_off:
             raise StoreUnavailable(
                 f"the server of {self.name} runs with fsync=off: a crash may lose or repeat jobs",
                 "turn it on, or add fsync=off to the address to take the risk",
@@ -179,7 +119,7 @@ class PostgresEngine:
     def _setting(self, name: str) -> str:
         return str(self._connection().execute("SELECT current_setting(%s)", [name]).fetchall()[0][0])
 
-    def _connection(self) -> _Connection:
+    def _connection(self) -> Connection:
         if self._db is None or self._db.closed:
             self._connect()
         assert self._db is not None
@@ -196,12 +136,14 @@ class PostgresEngine:
                 self._migrate(db, 0 if found is None else found[0])
             found = self._version()
         assert found is not None
+        from queuectl.store.store import data_folder  # here: it knows us, too
+
         version, identity = found
         migrate.check(version, self.name)
         if self.identity and identity != self.identity:
             raise StoreReplaced(f"another queue lies at {self.name} now", "restart the workers")
         self.identity = identity
-        folder = os.path.join(_data_folder(), "queuectl", identity)
+        folder = os.path.join(data_folder(), identity)
         self.log_dir = os.path.abspath(os.environ.get("QUEUECTL_LOG_DIR") or os.path.join(folder, "logs"))
         self.run_dir = os.path.join(folder, "run")
         self.log_place: str | None = f"{os.uname().nodename}:{self.log_dir}"
@@ -217,7 +159,7 @@ class PostgresEngine:
         [(version, identity, oid)] = db.execute(question.encode()).fetchall()
         return version, hashlib.sha256(f"{identity} {oid} {self.schema}".encode()).hexdigest()[:16]
 
-    def _migrate(self, db: _Connection, version: int) -> None:
+    def _migrate(self, db: Connection, version: int) -> None:
         if not version:
             db.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self.schema)))
         db.execute(sql.SQL("SET LOCAL search_path TO {}").format(sql.Identifier(self.schema)))
@@ -231,20 +173,20 @@ class PostgresEngine:
     # -- transactions ------------------------------------------------------------------------------------
 
     def write(self) -> PostgresTransaction:
-        return PostgresTransaction(self, "BEGIN; ")
+        return PostgresTransaction(self, "BEGIN; ", "")
 
     def read(self) -> PostgresTransaction:
-        return PostgresTransaction(self, BEGIN_READING)
+        return PostgresTransaction(self, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ", TAKE_YOUR_TIME)
 
     def flush(self) -> None:
         pass  # every commit is on disk
 
-    def begin(self, how: str) -> int:
+    def begin(self, how: str, then: str) -> int:
         """Begin a transaction, in one exchange; the server's time. A connection lost meanwhile is opened again."""
         for attempt in (1, 2):
             db = self._connection()
             try:
-                cursor = db.execute((how + self._setup + NOW).encode(), prepare=False)
+                cursor = db.execute((how + self._setup + then + NOW).encode(), prepare=False)
                 while cursor.nextset():
                     pass
                 [(now, version)] = cursor.fetchall()
@@ -253,6 +195,10 @@ class PostgresEngine:
                 db.close()
                 if attempt == 2:
                     raise self._explain(error) from error
+            except errors.UndefinedTable:
+                db.close()
+                hint = "if a pooler is in front of it, add notify=off to the address"
+                raise StoreReplaced(f"there is no queue at {self.name} any more", hint) from None
             except psycopg.Error as error:
                 db.close()
                 raise self._explain(error) from error
@@ -276,7 +222,7 @@ class PostgresEngine:
     def announce(self) -> int:
         """Ring the bells of this machine, and tell the others. What cannot be told is found by polling."""
         reached = bell.ring(self.run_dir)
-        if self.notifies:
+        if not self._address.pooled:
             try:
                 self._connection().execute("SELECT pg_notify(%s, %s)", [CHANNEL, self.identity])
             except (psycopg.Error, QueuectlError):
@@ -286,10 +232,10 @@ class PostgresEngine:
 
     def listen(self) -> Line | None:
         """A line on which news from other machines comes; None if there is none to be had."""
-        if not self.notifies:
+        if self._address.pooled:
             return None
         try:
-            return Line(self._open(), self.identity)
+            return Line(self._address.connect(self.patience), self.identity)
         except psycopg.Error:
             return None
 
@@ -335,7 +281,7 @@ class PostgresEngine:
 
     def _explain(self, error: psycopg.Error, at_commit: bool = False) -> QueuectlError:
         """The driver's error in the user's words."""
-        what = _one_line(error)
+        what = one_line(error)
         if at_commit and isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08").startswith("08"):
             return OutcomeUnknown(
                 f"the connection to {self.name} was lost in the moment of the commit",
@@ -362,13 +308,13 @@ class PostgresEngine:
 class PostgresTransaction:
     """One atomic unit on a PostgresEngine."""
 
-    def __init__(self, engine: PostgresEngine, begin: str) -> None:
+    def __init__(self, engine: PostgresEngine, begin: str, then: str) -> None:
         self._engine = engine
-        self._begin = begin
+        self._begin = (begin, then)
         self.now = 0
 
     def __enter__(self) -> PostgresTransaction:
-        self.now = self._engine.begin(self._begin)
+        self.now = self._engine.begin(*self._begin)
         self._db = self._engine._connection()
         return self
 
@@ -428,7 +374,7 @@ class PostgresTransaction:
                 for row in rows:
                     copy.write_row(list(row.values()))
         except errors.UniqueViolation as error:
-            raise Duplicate(_one_line(error)) from error
+            raise Duplicate(one_line(error)) from error
         if "seq" in first:
             self._db.execute(CONTINUE_SEQ)
 
@@ -437,37 +383,8 @@ class PostgresTransaction:
         self._db.execute(sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(names))
 
 
-class Line:
-    """A connection of its own on which a worker hears news. It may break at any time: polling goes on below it."""
-
-    def __init__(self, db: _Connection, identity: str) -> None:
-        self._db = db
-        self._identity = identity
-        db.execute(f"LISTEN {CHANNEL}".encode())
-        self._file = os.dup(db.fileno())  # libpq closes its own as soon as the connection is lost
-
-    def fileno(self) -> int:
-        return self._file
-
-    def hear(self) -> bool:
-        """Take what has come; is any of it for us? Raises OSError if the line is dead."""
-        try:
-            news = [note.payload for note in self._db.notifies(timeout=0)]
-        except psycopg.Error as error:
-            raise ConnectionError(str(error)) from error
-        return self._identity in news
-
-    def close(self) -> None:
-        self._db.close()
-        os.close(self._file)
-
-
-EXAMPLE = "postgresql://user@host:5432/database"
 NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, version FROM meta"
-# Whoever only reads locks nothing, and may take his time.
-BEGIN_READING = """
-BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL idle_in_transaction_session_timeout TO 0;
-"""
+TAKE_YOUR_TIME = "SET LOCAL idle_in_transaction_session_timeout TO 0; "  # whoever only reads keeps nobody waiting
 TRY_ALONE = "SELECT pg_try_advisory_xact_lock(hashtext(:what))"
 # After rows that brought their own. Never backwards: a number that was given out is not given out again.
 CONTINUE_SEQ = """
@@ -500,26 +417,3 @@ def _translated(text: str) -> str:
 @functools.cache
 def _each(text: str) -> list[str]:
     return list(dict.fromkeys(re.findall(r"{each:(\w+)}", text)))
-
-
-def _is_passing(error: psycopg.OperationalError) -> bool:
-    """Is the server about to be there? One that refuses a password, or knows no such database, stays with that."""
-    text = str(error)
-    return any(words in text for words in ("starting up", "shutting down", "Connection refused", "not yet accepting",
-                                           "No such file", "closed the connection", "recovery"))  # fmt: skip
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
-
-
-def _shown(place: dict[str, Any], own: dict[str, str]) -> str:
-    """The address as people may see it: without the password."""
-    user = f"{place['user']}@" if place.get("user") else ""
-    port = f":{place['port']}" if place.get("port") else ""
-    schema = f"?schema={own['schema']}" if own["schema"] != OWN_OPTIONS["schema"] else ""
-    return f"postgresql://{user}{place.get('host', '')}{port}/{place.get('dbname', '')}{schema}"
-
-
-def _data_folder() -> str:
-    return os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")

@@ -111,6 +111,7 @@ REGISTER = """
 INSERT INTO workers (id, pid, pid_started, place, host, manager_pid, queues, concurrency, started_at, heartbeat_at,
                      expires_at)
 VALUES (:id, :pid, :pid_started, :place, :host, :manager_pid, :queues, :concurrency, :now, :now, :expires)
+    ON CONFLICT (id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at, expires_at = excluded.expires_at
 """
 
 HEARTBEAT = "UPDATE workers SET heartbeat_at = :now, expires_at = :expires WHERE id = :id"
@@ -184,7 +185,7 @@ UPDATE jobs
  WHERE seq = :seq AND state = 'dead'
 """
 
-DEAD_JOBS = "SELECT id FROM jobs WHERE state || '' = 'dead' AND state <> 'processing' ORDER BY seq"
+DEAD_JOBS = "SELECT id FROM jobs WHERE state || '' = 'dead' AND state <> 'processing' ORDER BY seq {for_update}"
 
 # -- clean-up --------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from queuectl import logs, newjob, procfs, settings
-from queuectl.errors import Conflict, Duplicate, InvalidInput, OutcomeUnknown, no_such_job
+from queuectl.errors import Conflict, Duplicate, InvalidInput, OutcomeUnknown, StoreUnavailable, no_such_job
 from queuectl.states import FINISHED
 from queuectl.store import statements as sql
 
@@ -58,8 +58,8 @@ class Store:
             except Duplicate:
                 self._refuse_taken([job.id for job in jobs if job.id])  # else a drawn id met an old one: again
                 continue
-            except OutcomeUnknown:
-                if not self._is_stored(ids[:1]):  # all of them are, or none
+            except OutcomeUnknown as lost:
+                if not self._is_stored(ids[0], lost):  # all of them are, or none
                     raise
             self.engine.announce()
             return ids
@@ -97,9 +97,12 @@ class Store:
                 "updated_at": now,
             }
 
-    def _is_stored(self, ids: list[str]) -> bool:
-        with self.engine.read() as tx:
-            return bool(tx.rows(sql.STATES_OF, {"ids": ids}))
+    def _is_stored(self, id: str, lost: OutcomeUnknown) -> bool:
+        try:
+            with self.engine.read() as tx:
+                return bool(tx.rows(sql.STATES_OF, {"ids": [id]}))
+        except StoreUnavailable:
+            raise lost from None
 
     def _refuse_taken(self, chosen: list[str]) -> None:
         with self.engine.read() as tx:
@@ -169,6 +172,9 @@ class Store:
         from queuectl.model import Claim, Tick
 
         with self.engine.write() as tx:
+            if self.engine.leased and (slots or running is not None):
+                # Whatever a lost connection has still under way for this worker comes to its end first.
+                tx.rows(sql.LOCK_WORKER, {"id": worker})
             cancels = set(tx.rows(sql.CANCELS_FOR, {"worker": worker}))
             refused = self._settle(tx, worker, ended, cancels)
             news = tx.rows(sql.NEWS, {"id": worker})
@@ -204,25 +210,28 @@ class Store:
         cancels: Collection[tuple[int, int]] = (),
     ) -> list[Claim]:
         """End runs; those that were refused, because their jobs have moved on."""
+        ended = sorted(ended, key=lambda run: run[0].seq)  # the order in which others lock jobs, too
         rows: list[Params] = [
             self._end(tx.now, worker, *run, cancelled=(run[0].seq, run[0].run) in cancels) for run in ended
         ]
-        refused = []
-        for row in tx.missed(sql.SETTLE, rows):
-            run = ended[rows.index(row)]
+        missed = {row["seq"] for row in tx.missed(sql.SETTLE, rows)}
+        refused, settled = [], []
+        for run, row in zip(ended, rows, strict=True):
             claim, end, _ = run
+            if row["seq"] not in missed:
+                settled.append(row)
+                continue
             again = self._end(tx.now, worker, *run, cancelled=True)
             if not row["cancelled"] and not tx.missed(sql.SETTLE, [again]):  # cancelled in this very moment
-                rows[rows.index(row)] = again
+                settled.append(again)
                 continue
-            rows.remove(row)
             tx.rows(sql.LOCK_SEQ, {"seq": claim.seq})
             fence = {"seq": claim.seq, "run": claim.run, "worker": worker}
             if not tx.rows(sql.ALREADY_SETTLED, {**fence, "reasons": [row["reason"], again["reason"]]}):
                 reason = f"late result of run {claim.run} refused: the job has moved on ({end.reason})"
                 tx.run(sql.RECORD_NOTE, {**fence, "now": tx.now, "reason": reason})
                 refused.append(claim)
-        tx.each(sql.RECORD_RUN, rows)
+        tx.each(sql.RECORD_RUN, settled)
         return refused
 
     def _end(
@@ -281,12 +290,13 @@ class Store:
 
     # -- recovery ----------------------------------------------------------------------------------------
 
-    def lost_workers(self) -> dict[str, list[Claim]]:
-        """Workers that died without a word, and the runs that died with them."""
+    def lost_workers(self, everywhere: bool = True) -> dict[str, list[Claim]]:
+        """Workers that died without a word, or only those of this machine, and the runs that died with them."""
         from queuectl.model import Claim
 
         with self.engine.read() as tx:
-            dead = [id for id, alive in self.holders(tx).items() if not alive]
+            here = {id for id, *_, place, _ in tx.rows(sql.HOLDERS) if place == self.engine.place}
+            dead = [id for id, alive in self.holders(tx).items() if not alive and (everywhere or id in here)]
             return {id: [Claim(*row[:-1]) for row in tx.rows(sql.HELD_BY, {"worker": id})] for id in dead}
 
     def holders(self, tx: Transaction) -> dict[str, bool]:
@@ -420,6 +430,7 @@ class Store:
     def reset(self) -> int:
         """Delete every job with its history and log, and all settings. Refused while workers live."""
         with self.engine.write() as tx:
+            tx.alone(["jobs", "tags", "events", "counts", "workers", "config"])
             alive = sum(self.holders(tx).values())
             if alive:
                 raise Conflict(f"workers are running: {alive}", "stop them first: queuectl worker stop")
@@ -456,10 +467,15 @@ def preload(url: str) -> None:
 
 
 def default_path() -> str:
+    return os.path.join(data_folder(), "queue.db")
+
+
+def data_folder() -> str:
+    """Where this user's queues are kept."""
     data = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
     if data.startswith("~"):
         raise InvalidInput("there is no home folder to keep the queue in", "say where: --db PATH, or set QUEUECTL_DB")
-    return os.path.join(data, "queuectl", "queue.db")
+    return os.path.join(data, "queuectl")
 
 
 def _engine(url: str, durable: bool, patience: float) -> Engine:

@@ -29,15 +29,18 @@ class Lease:
 
     def renew(self, since: float, seconds: float) -> None:
         """A sign of life has arrived that was given at the moment `since`."""
-        self.ask_at = since + seconds * ASK
         if self._file < 0:
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         os.pwrite(self._file, b"%20.3f" % (since + seconds * KILL), 0)
+        self.ask_at = since + seconds * ASK
 
     def end(self) -> None:
         if self._file >= 0:
             os.close(self._file)
-            os.unlink(self._path)
+            try:
+                os.unlink(self._path)
+            except FileNotFoundError:
+                pass
 
 
 def path_of(folder: str, worker_id: str) -> str:

@@ -93,10 +93,16 @@ class Manager:
         """End the runs of workers whose lease is over; in how many seconds to look again."""
         nap = LONGEST_NAP
         for child in self._workers.values():
-            left = lease.ends_at(self._run_dir, child.id) - lease.now()
-            if left <= 0 and kill_once(board.read(board.path_of(self._run_dir, child.id)), adopter=os.getpid()):
-                self._log.tell("lease over, its runs were ended", worker=child.id)
-            nap = min(nap, max(left, FENCE_AGAIN_AFTER))
+            try:
+                left = lease.ends_at(self._run_dir, child.id) - lease.now()
+                if left > 0:
+                    nap = min(nap, left)
+                elif kill_once(board.read(board.path_of(self._run_dir, child.id)), adopter=os.getpid()):
+                    self._log.tell("lease over, its runs were ended", worker=child.id)
+                    nap = FENCE_AGAIN_AFTER
+            except OSError as error:  # no file handles to look with
+                self._log.tell("could not look after a lease", reason=error)
+                nap = FENCE_AGAIN_AFTER
         return nap
 
     def _handle(self, number: int) -> None:

@@ -170,6 +170,8 @@ class Run:
         if self.ending is None and not self._clearing:
             self.ending = why
             self._ask_to_go(grace)
+        else:
+            self._kill_at = min(self._kill_at, time.monotonic() + grace)
 
     def reaped(self, status: int, cpu_seconds: float, max_rss_kb: int, grace: float) -> None:
         """The shell has exited. If it failed, what it leaves behind must go before the job may run again; only a

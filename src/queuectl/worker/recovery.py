@@ -21,11 +21,11 @@ class Recovery:
         self._log = log
         self._unswept = True
 
-    def put_back(self, patience: float) -> dict[str, str | None]:
-        """Recover every worker that no longer answers; the order that each of them had. One whose processes will not
-        die within `patience` seconds must wait, and with it its jobs."""
+    def put_back(self, patience: float, everywhere: bool) -> dict[str, str | None]:
+        """Recover every worker that no longer answers, or only those of this machine; the order that each of them
+        had. One whose processes will not die within `patience` seconds must wait, and with it its jobs."""
         orders = {}
-        for worker, claims in self._store.lost_workers().items():
+        for worker, claims in self._store.lost_workers(everywhere).items():
             if not kill_survivors(self._traces_of(worker, claims), patience):
                 self._log.tell("a lost run will not die, its job must wait", by=worker)
                 continue

@@ -119,6 +119,7 @@ class Worker:
         self._prune_at = 0.0
         self._flush_at: float | None = None
         self._fenced = False
+        self._judges = False  # may we tell that workers of other machines are lost? Not if we were away ourselves
         self._in_doubt = False  # the last exchange failed: nobody knows if it happened
         self._line: Line | None = None
         self._store_trouble = ""
@@ -266,7 +267,10 @@ class Worker:
             self._leave(in_a_hurry=tick.stop == "now")
         self._board.write()  # before anything new: what ended may leave processes behind
         for claim in tick.claims:
-            self._start(claim)
+            if self._in_a_hurry or self._fenced or (self._leased and lease.now() >= self._lease.ask_at):
+                self._settle_later(claim, lifecycle.Interrupted(), Report(duration_ms=0))
+            else:
+                self._start(claim)
         self._board.write()
 
     def _going_on(self) -> set[tuple[int, int]] | None:
@@ -421,7 +425,7 @@ class Worker:
             self._fenced = False
 
     def _recover_lost(self, patience: float = 5.0) -> None:
-        orders = self._recovery.put_back(patience)
+        orders = self._recovery.put_back(patience, everywhere=self._judges)
         self._news |= bool(orders)
         if order := orders.get(self._assignment.succeeds):  # it was told to leave, and we have its place
             self._leave(in_a_hurry=order == "now")
@@ -461,7 +465,7 @@ class Worker:
 
     def _beat(self) -> None:
         """A sign of life, a look for dead workers, and the clean-up that `retention_days` asks for."""
-        now, since = time.monotonic(), lease.now()
+        now, since, cut_off = time.monotonic(), lease.now(), self._fenced
         self._beat_at = now + self._beat_every()
         try:
             promised = self._store.heartbeat(self.id)
@@ -471,7 +475,9 @@ class Worker:
             self._news |= promised is None
             self._hold_the_line()
             self._store.engine.tidy()
+            self._judges &= not cut_off
             self._recover_lost(patience=0.1)  # our own runs must not wait for a stranger's to die
+            self._judges = True  # from the next beat on: by then, those who were away with us have shown themselves
             days = self._config["retention_days"]
             if days and now >= self._prune_at:
                 self._prune_at = now + PRUNE_EVERY
@@ -480,7 +486,7 @@ class Worker:
             self._start_over(error)
         except StoreUnavailable as error:
             self._report_trouble(error)
-            self._beat_at = now + RETRY_STORE_AFTER
+            self._beat_at = time.monotonic() + RETRY_STORE_AFTER
         except OSError as error:  # no file handles to look with, say
             self._log.tell("upkeep failed", reason=error)
 
