@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import statistics
 import subprocess
@@ -13,23 +14,50 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.chaos.flood import flood
+from tests.chaos.ledger import Verdict
 from tests.chaos.powercut import lost_by_power_cut
+from tests.chaos.proxy import Proxy
 from tests.chaos.storm import Storm
+from tests.chaos.trial import trial
 from tests.conftest import eventually
 from tests.e2e.conftest import Cli
+from tests.postgres import Server
 
 GIB = 1024  # in the MiB that flood counts in
 Row = tuple[bool, str]
 
 
-def storms(seeds: list[int], jobs: int, seconds: float) -> Iterator[Row]:
+def storms(seeds: list[int], jobs: int, seconds: float, server: Server | None = None) -> Iterator[Row]:
+    where = "on PostgreSQL" if server else "on SQLite"
     for seed in seeds:
         with tempfile.TemporaryDirectory() as folder:
-            storm = Storm(Path(folder), seed)
+            storm = Storm(Cli(Path(folder), server.url(f"storm_{seed}") if server else ""), seed)
             verdict = storm.rage(jobs, seconds)
             figures = f"{verdict.jobs:,} jobs, {storm.kills} kills, {verdict.runs:,} runs, {verdict.crashes} crashed"
-            problems = "; ".join(verdict.problems[:3]) or "0 lost, 0 overlapping, 0 stale settles, integrity ok"
-            yield not verdict.problems, f"kill storm, seed {seed}: {figures}: {problems}"
+            yield not verdict.problems, f"kill storm {where}, seed {seed}: {figures}: {_found(verdict)}"
+
+
+def _found(verdict: Verdict) -> str:
+    return "; ".join(verdict.problems[:3]) or "0 lost, 0 overlapping, 0 stale settles, integrity ok"
+
+
+def postgres(seeds: list[int], jobs: int, seconds: float, restarts: int) -> Iterator[Row]:
+    with tempfile.TemporaryDirectory() as folder, Server.start(Path(folder)) as server, Proxy(server.port) as proxy:
+        yield from storms(seeds, jobs, seconds, server)
+        modes = itertools.cycle(["immediate", "fast"])
+        yield _trial("restarts of the server", restarts, lambda: server.restart(next(modes)), jobs * 5 // 2, server)
+        yield _trial("cuts of all connections", restarts * 10, proxy.cut, jobs, server, Server(proxy.port, pid=0))
+
+
+def _trial(
+    what: str, times: int, mishap: Callable[[], object], jobs: int, server: Server, way: Server | None = None
+) -> Row:
+    """`way` is how the workers reach the server, if not directly."""
+    schema = f"trial_{times}"
+    with tempfile.TemporaryDirectory() as folder:
+        q = Cli(Path(folder), (way or server).url(schema))
+        verdict = trial(q, jobs, mishap, times, server.url(schema))
+    return not verdict.problems, f"{times} {what} during {verdict.jobs:,} jobs: {_found(verdict)}"
 
 
 def power_cuts(rounds: int) -> Iterator[Row]:
@@ -101,12 +129,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="run one kill storm with this seed, and nothing else")
     options = parser.parse_args()
     jobs, seconds, rounds, megabytes = (300, 15.0, 5, 500) if options.quick else (2000, 60.0, 20, 5 * GIB)
+    seeds, restarts = ([1, 2], 5) if options.quick else ([1, 2, 3, 4, 5], 20)
     if options.seed is not None:
         return _report([lambda: storms([options.seed], jobs, seconds)])
-    seeds = [1, 2] if options.quick else [1, 2, 3, 4, 5]
     return _report(
         [
             lambda: storms(seeds, jobs, seconds),
+            lambda: postgres(seeds[:2], jobs, seconds, restarts),
             lambda: recovery(rounds),
             lambda: power_cuts(rounds),
             lambda: floods(megabytes),
@@ -114,6 +143,7 @@ def main() -> int:
             suite("storage faults", "tests/chaos/test_storage.py"),
             suite("starved workers", "tests/chaos/test_resources.py"),
             suite("processes that hide", "tests/chaos/test_hiding.py"),
+            suite("servers and machines that vanish", "tests/chaos/test_postgres.py"),
             suite("tricks that once broke a promise", "tests/chaos/test_tricks.py"),
             suite("mechanisms taken out, and noticed", "tests/chaos/test_mutants.py"),
             suite("random operations against a model", "tests/contract/test_model.py"),

@@ -6,38 +6,33 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from queuectl.model import Worker
 from queuectl.newjob import NewJob
 from queuectl.store import open_store
 from tests.chaos.ledger import SCRIPT, Verdict, check
 from tests.conftest import eventually
+from tests.e2e.conftest import QUEUECTL as QUEUECTL
+from tests.e2e.conftest import Cli
 
-QUEUECTL = str(Path(sys.executable).parent / "queuectl")
 WORKERS = ["worker", "start", "--count", "4", "--concurrency", "2"]
 
 
 class Storm:
     """One storm on one queue."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
-        self.folder = folder
-        self.ledger = folder / "ledger"
+    def __init__(self, q: Cli, seed: int) -> None:
+        self.folder = q.folder
+        self.ledger = q.folder / "ledger"
         self.acknowledged: list[str] = []
         self.kills = 0
         self._random = random.Random(seed)
-        self._env = {
-            **os.environ,
-            "QUEUECTL_DB": str(folder / "queue.db"),
-            "LEDGER": str(self.ledger),
-        }
-        (folder / "job.sh").write_text(SCRIPT)
-        self.store = open_store(str(folder / "queue.db"))
+        self._env = {**q.env, "LEDGER": str(self.ledger)}
+        (q.folder / "job.sh").write_text(SCRIPT)
+        self.store = open_store(q.url)
 
     def rage(self, jobs: int, seconds: float, pause: tuple[float, float] = (0.05, 0.5)) -> Verdict:
         """Kill for so many seconds while the jobs run, then let the queue finish, and judge."""

@@ -84,6 +84,30 @@ MUTANTS = {
         'return f"{worker_id}:{claim.seq}:{claim.run}"',
         "tests/chaos/test_tricks.py::test_a_worker_of_a_copy_leaves_the_originals_processes_alone",
     ),
+    "no second look after an unanswered commit": (
+        "worker/worker.py",
+        "if not self._in_doubt:\n            return None\n",
+        "return None\n",
+        "tests/chaos/test_postgres.py::test_a_worker_cut_off_at_its_commit_goes_on_where_it_was[claim-unanswered]",
+    ),
+    "what is settled is settled again": (
+        "store/store.py",
+        'if not tx.rows(sql.ALREADY_SETTLED, {**fence, "reasons": [row["reason"], again["reason"]]}):',
+        "if True:",
+        "tests/chaos/test_postgres.py::test_a_worker_cut_off_at_its_commit_goes_on_where_it_was[settle-unanswered]",
+    ),
+    "no promise to other machines": (
+        "worker/lease.py",
+        "if self._file < 0:",
+        "return\n        if self._file < 0:",
+        "tests/chaos/test_postgres.py::test_a_machine_that_is_cut_off_ends_its_runs_before_others_take_over",
+    ),
+    "locks outlive their holder": (
+        "store/postgres.py",
+        ', "idle_in_transaction_session_timeout": 5000',
+        "",
+        "tests/chaos/test_postgres.py::test_a_machine_that_vanishes_in_a_transaction_takes_no_lock_along",
+    ),
 }
 
 
