@@ -19,8 +19,8 @@ SOURCE = ROOT / "src" / "queuectl"
 MUTANTS = {
     "no fence": (
         "store/statements.py",
-        "WHERE seq = :seq AND run = :run AND state = 'processing' AND worker_id = :worker",
-        "WHERE seq = :seq",
+        "AND jobs.run = {each:run} AND jobs.state = 'processing'\n   AND jobs.worker_id = :worker AND",
+        "AND",
         "tests/contract/test_fence.py::test_a_worker_that_lost_its_claim_cannot_settle",
     ),
     "no kill before the requeue": (
