@@ -117,12 +117,18 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path / "queuectl"
 
 
-def run(copy: Path, *tests: str) -> subprocess.CompletedProcess[str]:
+def run(copy: Path, *tests: str, deadline: int = 60) -> subprocess.CompletedProcess[str]:
     """Run tests against the copy. As on CI: a privilege that is missing is a failure, not a skip."""
     options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts="]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *tests],
-        env={**os.environ, "PYTHONPATH": str(copy.parent), "CI": "true", "MUTANT": str(copy)},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(copy.parent),
+            "CI": "true",
+            "MUTANT": str(copy),
+            "DEADLINE": str(deadline),
+        },
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -144,6 +150,6 @@ def test_a_test_notices_what_was_taken_out(copy: Path, name: str) -> None:
     text = (copy / file).read_text()
     assert text.count(mechanism) == 1, "the mutation no longer fits the code"
     (copy / file).write_text(text.replace(mechanism, without))
-    done = run(copy, test)
+    done = run(copy, test, deadline=30)  # some would wait for ever
     assert done.returncode == 1, f"{test} did not notice:\n{done.stdout[-2000:]}"
     assert " failed" in done.stdout

@@ -30,6 +30,7 @@ CHECKPOINT_AT = 4000  # pages: the same few are written over and over, so a rare
 DIALECT = {
     "skip_locked": "",  # one writer at a time: there are no locked rows to skip
     "for_update": "",
+    "in_turn": "TRUE",
     "serial": "INTEGER PRIMARY KEY AUTOINCREMENT",  # never reused, or an old fence could fit a new job
     "ascii": "TEXT",
     "clustered": "WITHOUT ROWID",

@@ -172,9 +172,6 @@ class Store:
         from queuectl.model import Claim, Tick
 
         with self.engine.write() as tx:
-            if self.engine.leased and (slots or running is not None):
-                # Whatever a lost connection has still under way for this worker comes to its end first.
-                tx.rows(sql.LOCK_WORKER, {"id": worker})
             cancels = set(tx.rows(sql.CANCELS_FOR, {"worker": worker}))
             refused = self._settle(tx, worker, ended, cancels)
             news = tx.rows(sql.NEWS, {"id": worker})
