@@ -120,7 +120,7 @@ LOCK_WORKER = """
 SELECT stop, id, pid, pid_started, place, expires_at FROM workers WHERE id = :id {for_update}
 """
 
-# Its order, and when the next job becomes due. In turn: whatever a lost connection has still under way for this worker
+# Its order, and when the next job becomes due. In turn: what a lost connection has still under way for this worker
 # comes to its end first. (Not by a lock on the row: that would write, and keep its signs of life waiting.)
 NEWS = """
 SELECT stop, (SELECT min(run_at) FROM jobs WHERE state IN ('pending', 'failed') AND NOT ready)
