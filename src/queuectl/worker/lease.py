@@ -12,6 +12,7 @@ import time
 SUFFIX = ".lease"  # the dot tells it from a bell
 ASK = 2 / 3  # of the lease: the worker asks its runs to go
 KILL = 5 / 6  # of the lease: its manager ends them
+NEVER = float("inf")
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # goes on while the machine sleeps
 
 
@@ -20,19 +21,31 @@ def now() -> float:
 
 
 class Lease:
-    """The worker's own side. Without a sign of life it never begins: on one machine nobody counts on one."""
+    """The worker's own side. One that is never renewed is never over: on one machine nobody counts on it."""
 
     def __init__(self, folder: str, worker_id: str) -> None:
         self._path = path_of(folder, worker_id)
         self._file = -1
-        self.ask_at = float("inf")
+        self._ask_at = NEVER
+        self.asked = False  # have the runs been asked to go?
+
+    @property
+    def over(self) -> bool:
+        """Must the runs go?"""
+        return now() >= self._ask_at
+
+    @property
+    def left(self) -> float:
+        """Seconds until they must be asked to go; once they were, there is nothing to wait for."""
+        return NEVER if self.asked else self._ask_at - now()
 
     def renew(self, since: float, seconds: float) -> None:
         """A sign of life has arrived that was given at the moment `since`."""
         if self._file < 0:
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         os.pwrite(self._file, b"%20.3f" % (since + seconds * KILL), 0)
-        self.ask_at = since + seconds * ASK
+        self._ask_at = since + seconds * ASK
+        self.asked = False
 
     def end(self) -> None:
         if self._file >= 0:
@@ -53,4 +66,4 @@ def ends_at(folder: str, worker_id: str) -> float:
         with open(path_of(folder, worker_id), encoding="ascii") as file:
             return float(file.read())
     except (FileNotFoundError, ValueError):
-        return float("inf")
+        return NEVER

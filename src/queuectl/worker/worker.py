@@ -45,6 +45,7 @@ PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)  # waiting he
 LEAVE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 RETIRE = signal.SIGUSR1  # leave as well, but never in a hurry, however often it is said
 NEVER = float("inf")
+SILENT = lifecycle.Interrupted("its worker could give no sign of life")
 LEFT_IN_ORDER = 0
 START_AGAIN = 3
 
@@ -118,7 +119,6 @@ class Worker:
         self._beat_at = 0.0
         self._prune_at = 0.0
         self._flush_at: float | None = None
-        self._fenced = False
         self._judges = False  # may we tell that workers of other machines are lost? Not if we were away ourselves
         self._in_doubt = False  # the last exchange failed: nobody knows if it happened
         self._line: Line | None = None
@@ -134,7 +134,6 @@ class Worker:
         self._bell = self._patiently(lambda: Bell(engine.run_dir, self.id))
         self._recovery = Recovery(self._store, group, self._log)
         self._ears.turn_to(self._bell.fileno(), self._heard_bell)
-        self._leased = engine.leased
         self._lease = Lease(engine.run_dir, self.id)
 
     def _open_store(self) -> Store:
@@ -191,9 +190,7 @@ class Worker:
         return self._exit_code
 
     def _wait(self) -> None:
-        moments = [self._due_at, self._poll_at, self._beat_at]
-        if self._leased:
-            moments.append(time.monotonic() + self._lease.ask_at - lease.now())
+        moments = [self._due_at, self._poll_at, self._beat_at, time.monotonic() + self._lease.left]
         if self._flush_at is not None:
             moments.append(self._flush_at)
         moments += [moment for run in self._runs.values() if (moment := run.next_deadline()) is not None]
@@ -202,7 +199,7 @@ class Worker:
 
     def _collect(self) -> None:
         """Find out which runs have ended, and end those that are out of time."""
-        if self._leased and lease.now() >= self._lease.ask_at and not self._fenced:
+        if self._lease.over and not self._lease.asked:
             self._fence()
         while self._shells:
             pid, status, used = os.wait4(-1, os.WNOHANG)
@@ -267,7 +264,9 @@ class Worker:
             self._leave(in_a_hurry=tick.stop == "now")
         self._board.write()  # before anything new: what ended may leave processes behind
         for claim in tick.claims:
-            if self._in_a_hurry or self._fenced or (self._leased and lease.now() >= self._lease.ask_at):
+            if self._lease.over:  # the answer was long on its way: others may have it by now
+                self._settle_later(claim, SILENT, Report(duration_ms=0))
+            elif self._in_a_hurry:
                 self._settle_later(claim, lifecycle.Interrupted(), Report(duration_ms=0))
             else:
                 self._start(claim)
@@ -280,7 +279,7 @@ class Worker:
         return {(run.claim.seq, run.claim.run) for run in self._runs.values()}
 
     def _free_slots(self) -> int:
-        if self._leaving or self._fenced or time.monotonic() < self._no_room_until:
+        if self._leaving or self._lease.over or time.monotonic() < self._no_room_until:
             return 0
         free = self._assignment.concurrency - len(self._runs)
         return min(free, 1) if self._cramped else free  # one at a time until a start succeeds
@@ -420,9 +419,8 @@ class Worker:
         self._registered = True
 
     def _renew_lease(self, since: float, seconds: float) -> None:
-        if self._leased:
+        if self._store.engine.leased:
             self._lease.renew(since, seconds)
-            self._fenced = False
 
     def _recover_lost(self, patience: float = 5.0) -> None:
         orders = self._recovery.put_back(patience, everywhere=self._judges)
@@ -453,19 +451,19 @@ class Worker:
 
     def _beat_every(self) -> float:
         """Others may take our jobs when they have missed three beats; on one machine nobody counts them."""
-        return self._config["lease_timeout"] / (3 if self._leased else 1)
+        return self._config["lease_timeout"] / (3 if self._store.engine.leased else 1)
 
     def _fence(self) -> None:
         """Nobody has heard of us for too long: others will take our jobs soon, so our own runs must end before."""
-        self._fenced = True
+        self._lease.asked = True
         self._log.tell("no sign of life could be given, ending the running jobs", jobs=len(self._runs))
         for run in list(self._runs.values()):
             grace = min(self._config["kill_grace"], self._config["lease_timeout"] / 12)
-            run.end(lifecycle.Interrupted("its worker could give no sign of life"), grace)
+            run.end(SILENT, grace)
 
     def _beat(self) -> None:
         """A sign of life, a look for dead workers, and the clean-up that `retention_days` asks for."""
-        now, since, cut_off = time.monotonic(), lease.now(), self._fenced
+        now, since, cut_off = time.monotonic(), lease.now(), self._lease.over
         self._beat_at = now + self._beat_every()
         try:
             promised = self._store.heartbeat(self.id)
