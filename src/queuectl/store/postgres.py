@@ -408,7 +408,7 @@ def in_dialect(text: str) -> str:
 def _translated(text: str) -> str:
     text = in_dialect(text)
     columns = ", ".join(f"{name} {'text' if name in TEXTS else 'bigint'}" for name in _each(text))
-    rows = f"json_to_recordset(%(each)s::json) AS each ({columns})"  # psycopg takes three times as long over arrays
+    rows = f"json_to_recordset(%(each)s::json) AS each ({columns})"  # arrays take psycopg longer
     text = text.replace("{from_each}", f"FROM {rows}").replace("{and_each}", f", {rows}")
     text = re.sub(r"{each:(\w+)}", r"each.\1", text)
     text = re.sub(r"{among:(\w+)}", r"= ANY(%(\1)s)", text)

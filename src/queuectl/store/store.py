@@ -59,7 +59,7 @@ class Store:
                 self._refuse_taken([job.id for job in jobs if job.id])  # else a drawn id met an old one: again
                 continue
             except OutcomeUnknown as lost:
-                if not self._is_stored(ids[0], lost):  # all of them are, or none
+                if ids and not self._is_stored(ids[0], lost):  # all of them are, or none
                     raise
             self.engine.announce()
             return ids
@@ -292,8 +292,12 @@ class Store:
         from queuectl.model import Claim
 
         with self.engine.read() as tx:
-            here = {id for id, *_, place, _ in tx.rows(sql.HOLDERS) if place == self.engine.place}
-            dead = [id for id, alive in self.holders(tx).items() if not alive and (everywhere or id in here)]
+            dead = [
+                id
+                for id, pid, pid_started, place, expires_at in tx.rows(sql.HOLDERS)
+                if (everywhere or place == self.engine.place)
+                and not self.engine.is_alive((id, pid, pid_started, place, expires_at), tx.now)
+            ]
             return {id: [Claim(*row[:-1]) for row in tx.rows(sql.HELD_BY, {"worker": id})] for id in dead}
 
     def holders(self, tx: Transaction) -> dict[str, bool]:
