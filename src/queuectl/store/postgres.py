@@ -26,6 +26,7 @@ from queuectl.errors import (
 from queuectl.model import Finding
 from queuectl.store import migrate
 from queuectl.store.engine import Holder, Params, Row
+from queuectl.store.opening import data_folder
 from queuectl.store.postgres_connection import CHANNEL, Address, Connection, Line, is_passing, one_line
 
 OLDEST = 130000  # PostgreSQL 13
@@ -137,8 +138,6 @@ class PostgresEngine:
                 self._migrate(db, 0 if found is None else found[0])
             found = self._version()
         assert found is not None
-        from queuectl.store.store import data_folder  # here: it knows us, too
-
         version, identity = found
         migrate.check(version, self.name)
         if self.identity and identity != self.identity:
