@@ -74,6 +74,12 @@ def test_two_schemas_are_two_queues(q: Cli, postgres: Server) -> None:
     postgres.sql(f"DROP SCHEMA {other.partition('schema=')[2]} CASCADE")
 
 
+def test_without_psycopg_the_hint_says_how_to_get_it(q: Cli) -> None:
+    (q.folder / "psycopg.py").write_text("raise ModuleNotFoundError('none here', name='psycopg')")
+    result = q("status", env={"PYTHONPATH": str(q.folder)})
+    refused(result, 2, "psycopg, which is not installed", "-m pip install 'psycopg[binary]'")
+
+
 # -- the server ------------------------------------------------------------------------------------------
 
 

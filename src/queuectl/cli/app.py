@@ -79,9 +79,11 @@ class Root(click.Group):
     name="queuectl",
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="The queue is a file: --db, else $QUEUECTL_DB, else queue.db in your data folder.",
+    epilog="The queue: --db, else $QUEUECTL_DB, else the file queue.db in your data folder.",
 )
-@click.option("--db", type=click.Path(), metavar="PATH", help="The queue to use: a path or sqlite:///…")
+@click.option(
+    "--db", type=click.Path(), metavar="PATH", help="The queue to use: a path, sqlite:///… or postgresql://…"
+)
 @click.version_option(__version__, prog_name="queuectl", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(ctx: click.Context, db: str | None) -> None:

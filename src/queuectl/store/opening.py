@@ -76,7 +76,10 @@ def _postgres(url: str, patience: float) -> Engine:
     except ModuleNotFoundError as error:
         if error.name != "psycopg":
             raise
+        import sys
+
         raise InvalidInput(
-            "PostgreSQL needs the package psycopg, which is not installed", "install queuectl-cli[postgres]"
+            "PostgreSQL needs the package psycopg, which is not installed",
+            f"{sys.executable} -m pip install 'psycopg[binary]'",
         ) from None
     return PostgresEngine(url, patience=patience)
