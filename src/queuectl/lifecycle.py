@@ -86,6 +86,7 @@ class Settlement:
     reason: str = ""
 
 
+COMPLETED = Settlement(State.COMPLETED, exit_code=0, reason="exit code 0")
 NO_ROOM_DELAY = 1.0
 
 
@@ -93,7 +94,7 @@ def after_run(claim: Claim, outcome: Outcome, config: Config, roll: float) -> Se
     """Decide what a finished run makes of its job. `roll`, from 0 to 1, is the luck of its jitter."""
     match outcome:
         case Exited(code=0):
-            return Settlement(State.COMPLETED, exit_code=0, reason="exit code 0")
+            return COMPLETED
         case Cancelled(number):
             return Settlement(State.CANCELLED, error="cancelled while running", signal=number, reason="cancelled")
         case Interrupted(why):

@@ -18,6 +18,7 @@ from queuectl.model import Report
 from queuectl.settings import effective
 from queuectl.worker.kin import TAG, Traces, find, kill_survivors, signal_one, tag_of
 from queuectl.worker.process import CannotStart, Run, Workplace
+from queuectl.worker.process import start as start_runs
 from tests.conftest import eventually
 from tests.unit.conftest import a_claim, limited
 
@@ -186,9 +187,12 @@ class Stage:
 
     def run(self, command: str, **fields: object) -> Run:
         claim = a_claim(command, seq=len(self.runs) + 100, **{"cwd": str(self.folder), **fields})
-        run = Run(claim, Workplace(WORKER, self.home, str(self.folder / "logs"), null=self.null), CONFIG)
-        self.runs.append(run)
-        return run
+        place = Workplace(WORKER, self.home, str(self.folder / "logs"), null=self.null)
+        runs, failures = start_runs([claim], place, CONFIG)
+        self.runs += runs
+        for failure in failures:
+            raise failure
+        return runs[0]
 
     def turn(self, run: Run) -> bool:
         """One turn of a worker's loop; is the run over?"""

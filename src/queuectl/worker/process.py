@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from queuectl import lifecycle, logs, procfs
@@ -32,8 +33,9 @@ _buffer = memoryview(bytearray(65536))
 class CannotStart(Exception):
     """No process was started; `outcome` says what that means for the job."""
 
-    def __init__(self, outcome: lifecycle.NotStarted | lifecycle.NoRoom) -> None:
+    def __init__(self, claim: Claim, outcome: lifecycle.NotStarted | lifecycle.NoRoom) -> None:
         super().__init__(outcome.reason)
+        self.claim = claim
         self.outcome = outcome
 
 
@@ -63,55 +65,63 @@ class Run:
     _duration_ms = _cpu_ms = _max_rss_kb = 0
 
     def __init__(self, claim: Claim, place: Workplace, config: Config) -> None:
+        """Make everything ready for `launch`."""
         self.claim = claim
         self._place = place
         self.tag = tag_of(place.worker_id, claim, place.database)
         self.output = Output(lambda: self._open_log(int(config["log_max_bytes"])), int(config["output_limit"]))
         self.pipes: dict[int, int] = {}  # the streams that are still open
+        self._ends: list[int] = []  # the sides of the pipes that are the run's
         self._members: dict[int, int] = {}
-        self.began = time.monotonic()
-        self.deadline = self.began + claim.timeout_seconds if claim.timeout_seconds else None
-        first = procfs.ticks()
-        self.pid = self._start(place.home)
-        self.born = (first, procfs.ticks())
-
-    def _start(self, home: int) -> int:
-        claim, ends = self.claim, []
-        command = ["/bin/sh", "-c", claim.command]
-        if claim.command[0] in "-+":
-            command.insert(2, "--")  # else the shell would take it for an option
+        self._env = self._environment()
         try:
             for stream in range(STREAMS):
                 reader, writer = os.pipe()
                 os.set_blocking(reader, False)
                 self.pipes[reader] = stream
-                ends.append(writer)
-            # The shell inherits our folder: posix_spawn cannot set one, and a wrapper would cost an exec.
-            os.chdir(claim.cwd or home)
-            return os.posix_spawn(
+                self._ends.append(writer)
+        except OSError as error:
+            self._close_pipes()
+            raise CannotStart(claim, _why_not(error, claim)) from error
+
+    def launch(self) -> None:
+        """Start the shell. It inherits our folder: posix_spawn cannot set one, and a wrapper would cost an exec."""
+        claim = self.claim
+        command = ["/bin/sh", "-c", claim.command]
+        if claim.command[0] in "-+":
+            command.insert(2, "--")  # else the shell would take it for an option
+        actions = [
+            (os.POSIX_SPAWN_DUP2, self._place.null, 0),
+            (os.POSIX_SPAWN_DUP2, self._ends[0], 1),
+            (os.POSIX_SPAWN_DUP2, self._ends[1], 2),
+        ]
+        self.began = time.monotonic()
+        self.deadline = self.began + claim.timeout_seconds if claim.timeout_seconds else None
+        try:
+            os.chdir(claim.cwd or self._place.home)
+            self.pid = os.posix_spawn(
                 command[0],
                 command,
-                self._environment(),
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, self._place.null, 0),
-                    (os.POSIX_SPAWN_DUP2, ends[0], 1),
-                    (os.POSIX_SPAWN_DUP2, ends[1], 2),
-                ],
+                self._env,
+                file_actions=actions,
                 setsid=True,
                 setsigmask=[],
                 setsigdef=RESET,
             )
         except (OSError, ValueError) as error:
-            for pipe in self.pipes:
-                os.close(pipe)
-            raise CannotStart(_why_not(error, claim)) from error
-        finally:
-            for pipe in ends:
-                os.close(pipe)
-            try:
-                os.chdir(home)
-            except OSError:  # we may no longer enter it; the next run says where it wants to be
-                pass
+            self._close_pipes()
+            raise CannotStart(claim, _why_not(error, claim)) from error
+
+    def enter(self, born: tuple[int, int]) -> None:
+        """It runs, since a moment between these two ticks: let go of what is now its own."""
+        self.born = born
+        self._env = {}
+        for pipe in self._ends:
+            os.close(pipe)
+
+    def _close_pipes(self) -> None:
+        for pipe in (*self.pipes, *self._ends):
+            os.close(pipe)
 
     def _environment(self) -> dict[bytes, bytes]:
         claim = self.claim
@@ -259,6 +269,34 @@ class Run:
         if number:
             return lifecycle.Signalled(number), lifecycle.signal_label(number)
         return lifecycle.Exited(code), str(code)
+
+
+def start(claims: Iterable[Claim], place: Workplace, config: Config) -> tuple[list[Run], list[CannotStart]]:
+    """Start a run of each, one step for all of them before the next one: between two launches other processes have
+    the processor, and little should have to be found again in its caches after them."""
+    ready: list[Run] = []
+    runs: list[Run] = []
+    failures: list[CannotStart] = []
+    for claim in claims:
+        try:
+            ready.append(Run(claim, place, config))
+        except CannotStart as failure:
+            failures.append(failure)
+    first = procfs.ticks()
+    for run in ready:
+        try:
+            run.launch()
+            runs.append(run)
+        except CannotStart as failure:
+            failures.append(failure)
+    born = (first, procfs.ticks())
+    try:
+        os.chdir(place.home)
+    except OSError:  # we may no longer enter it; the next run says where it wants to be
+        pass
+    for run in runs:
+        run.enter(born)
+    return runs, failures
 
 
 def take(pipe: int) -> bytes:

@@ -14,7 +14,6 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeVar
 
 from queuectl import lifecycle, procfs
@@ -31,7 +30,7 @@ from queuectl.worker.board import Board
 from queuectl.worker.ears import Ears
 from queuectl.worker.lease import Lease
 from queuectl.worker.log import Log
-from queuectl.worker.process import CannotStart, Run, Workplace, take
+from queuectl.worker.process import Run, Workplace, start, take
 from queuectl.worker.recovery import Recovery
 
 LINGER = 0.001  # seconds to wait for other short runs to end, so that they share a transaction
@@ -93,6 +92,17 @@ def _open_here() -> int:
         return os.open(".", flags)
     except OSError:
         return os.open("/", flags)
+
+
+def _discard(pipe: int) -> bool:
+    """Read for nothing; False at the end, when it is closed."""
+    try:
+        at_end = not take(pipe)
+    except BlockingIOError:  # somebody else has read it: a job can open its own output
+        return True
+    if at_end:
+        os.close(pipe)
+    return not at_end
 
 
 class Worker:
@@ -263,13 +273,12 @@ class Worker:
         if tick.stop:
             self._leave(in_a_hurry=tick.stop == "now")
         self._board.write()  # before anything new: what ended may leave processes behind
-        for claim in tick.claims:
-            if self._lease.over:  # the answer was long on its way: others may have it by now
-                self._settle_later(claim, SILENT, Report(duration_ms=0))
-            elif self._in_a_hurry:
-                self._settle_later(claim, lifecycle.Interrupted(), Report(duration_ms=0))
-            else:
-                self._start(claim)
+        if self._lease.over:  # the answer was long on its way: others may have the jobs by now
+            self._put_back(tick.claims, SILENT)
+        elif self._in_a_hurry:
+            self._put_back(tick.claims, lifecycle.Interrupted())
+        elif tick.claims:
+            self._start(tick.claims)
         self._board.write()
 
     def _going_on(self) -> set[tuple[int, int]] | None:
@@ -305,28 +314,29 @@ class Worker:
 
     # -- runs --------------------------------------------------------------------------------------------
 
-    def _start(self, claim: Claim) -> None:
-        try:
-            run = Run(claim, self._place, self._config)
-        except CannotStart as error:
-            self._log.tell("run not started", job=claim.id, run=claim.run, reason=error)
-            self._settle_later(claim, error.outcome, Report(duration_ms=0))
-            if isinstance(error.outcome, lifecycle.NoRoom):
-                self._no_room_until = time.monotonic() + lifecycle.NO_ROOM_DELAY
-                self._cramped = True
-            return
-        self._runs[claim.seq] = self._shells[run.pid] = run
-        if self._cramped:  # there is room again: fill the other slots, too
+    def _start(self, claims: list[Claim]) -> None:
+        runs, failures = start(claims, self._place, self._config)
+        for run in runs:
+            seq = run.claim.seq
+            self._runs[seq] = self._shells[run.pid] = run
+            self._board.pin(seq, run.pid, run.born, run.tag)
+            for pipe in run.pipes:
+                self._ears.turn_to(pipe, run.read)
+            self._log.mention("run started", job=run.claim.id, run=run.claim.run, pid=run.pid)
+        if runs and self._cramped:  # there is room again: fill the other slots, too
             self._cramped = False
             self._news = True
-        self._board.pin(claim.seq, run.pid, run.born, run.tag)
-        for pipe in run.pipes:
-            self._ears.turn_to(pipe, partial(self._read, run, pipe))
-        self._log.mention("run started", job=claim.id, run=claim.run, pid=run.pid)
+        for failure in failures:
+            self._log.tell("run not started", job=failure.claim.id, run=failure.claim.run, reason=failure)
+            self._put_back([failure.claim], failure.outcome)
+            if isinstance(failure.outcome, lifecycle.NoRoom):
+                self._no_room_until = time.monotonic() + lifecycle.NO_ROOM_DELAY
+                self._cramped = True
 
-    def _read(self, run: Run, pipe: int) -> None:
-        if not run.read(pipe):
-            self._ears.forget(pipe)
+    def _put_back(self, claims: list[Claim], outcome: lifecycle.Outcome) -> None:
+        """These were never started."""
+        for claim in claims:
+            self._settle_later(claim, outcome, Report(duration_ms=0))
 
     def _finish(self, run: Run) -> None:
         del self._runs[run.claim.seq]
@@ -338,17 +348,8 @@ class Worker:
             if pipe not in run.pipes:
                 self._ears.forget(pipe)
             else:  # read on, for nothing, so that the process left behind is not killed by its own output
-                self._ears.turn_to(pipe, partial(self._discard, pipe))
+                self._ears.turn_to(pipe, _discard)
         self._settle_later(run.claim, outcome, report)
-
-    def _discard(self, pipe: int) -> None:
-        try:
-            at_end = not take(pipe)
-        except BlockingIOError:  # somebody else has read it: a job can open its own output
-            return
-        if at_end:
-            os.close(pipe)
-            self._ears.forget(pipe)
 
     def _settle_later(self, claim: Claim, outcome: lifecycle.Outcome, report: Report) -> None:
         settlement = lifecycle.after_run(claim, outcome, self._config, random.random())
@@ -365,13 +366,13 @@ class Worker:
     def _retire(self, *_: object) -> None:
         self._retired = True
 
-    def _heard_signals(self) -> None:
+    def _heard_signals(self, _: int) -> None:
         """A first signal lets the running jobs finish, a second one ends them."""
         os.read(self._signals, 4096)
         if self._asked or self._retired:
             self._leave(in_a_hurry=self._asked > 1)
 
-    def _manager_died(self) -> None:
+    def _manager_died(self, _: int) -> None:
         self._ears.turn_from(self._assignment.lifeline)
         self._log.tell("manager died, leaving after the running jobs", jobs=len(self._runs))
         self._leave(in_a_hurry=False)
@@ -428,11 +429,11 @@ class Worker:
         if order := orders.get(self._assignment.succeeds):  # it was told to leave, and we have its place
             self._leave(in_a_hurry=order == "now")
 
-    def _heard_bell(self) -> None:
+    def _heard_bell(self, _: int) -> None:
         self._bell.clear()
         self._news = True
 
-    def _heard_line(self) -> None:
+    def _heard_line(self, _: int) -> None:
         assert self._line is not None
         try:
             self._news |= self._line.hear()
