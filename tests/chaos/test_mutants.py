@@ -28,7 +28,7 @@ MUTANTS = {
         "not kill_survivors(self._traces_of(worker, claims), patience)",
         "False",
         "tests/chaos/test_crash_points.py::test_a_worker_killed_at_any_step_loses_nothing_and_overlaps_nothing"
-        "[after:queuectl.worker.process:Run._start]",
+        "[after:queuectl.worker.process:Run.launch]",
     ),
     "no sync": (
         "store/sqlite.py",

@@ -23,7 +23,7 @@ from tests.e2e.conftest import Cli, gone, lines_in, pids_in
 from tests.postgres import Server
 
 # By which statement a transaction is known.
-REGISTERS, CLAIMS, SETTLES = b"INSERT INTO workers", b"SET state = 'processing'", b"INSERT INTO events"
+REGISTERS, CLAIMS, SETTLES = b"INSERT INTO workers", b"SET state = 'processing'", b"SET state = each.state"
 
 NOTED = "echo $QUEUECTL_JOB_ID >> ~/ran"
 

@@ -52,14 +52,14 @@ def exchange(store: Store, held: list[Claim], slots: int) -> list[Claim]:
     return store.tick("w1", ended, slots).claims
 
 
-def test_a_tick_takes_few_statements_and_three_for_each_job(store: Store) -> None:
+def test_a_tick_takes_few_statements_and_two_for_each_job(store: Store) -> None:
     with counted(store) as nothing_to_do:
         store.tick("w1")
     held = exchange(store, [], 4)
     with counted(store) as busy:
         exchange(store, held, 4)
-    assert len(nothing_to_do) <= 6
-    assert len(busy) <= 8 + 4 * 3, busy
+    assert len(nothing_to_do) <= 4
+    assert len(busy) <= 6 + 4 * 2, busy
 
 
 def test_a_plan_is_not_made_anew_for_another_value(store: Store) -> None:

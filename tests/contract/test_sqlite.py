@@ -543,7 +543,6 @@ def plan_of(path: Path, sql: str) -> list[str]:
         ("READY_JOBS", "jobs_ready"),
         ("AHEAD_OF", "jobs_ready"),
         ("HELD_BY", "jobs_running"),
-        ("CANCELS_FOR", "jobs_running"),
         ("RUNNING", "jobs_running"),
         ("CLAIM", "PRIMARY KEY (rowid=?)"),
         ("SETTLE", "PRIMARY KEY (rowid=?)"),
@@ -556,7 +555,7 @@ def plan_of(path: Path, sql: str) -> list[str]:
         ("LIST_ALL", "PRIMARY KEY (rowid>?)"),
         ("LIST_STATE", "jobs_by_state"),
         ("LIST_RUNNING", "jobs_running"),
-        ("NEWS", "jobs_waiting"),
+        ("NEWS", "jobs_waiting and jobs_running"),
         ("DEAD_JOBS", "jobs_by_state"),
         ("UNFINISHED", "jobs_"),
         ("GET_JOB", "(id=?)"),
@@ -568,9 +567,12 @@ def plan_of(path: Path, sql: str) -> list[str]:
 def test_a_statement_finds_its_jobs_through_its_own_index(path: Path, name: str, index: str) -> None:
     """Else its cost would grow with the number of jobs, as that of a claim with every job that waits."""
     plan = [line for line in plan_of(path, getattr(statements, name)) if " jobs" in line]
-    assert any(index in line for line in plan), plan
+    indexes = index.split(" and ")
+    for each in indexes:
+        assert any(each in line for line in plan), plan
     one_row = ("PRIMARY KEY (rowid=?)", "(id=?)")
-    assert [line for line in plan if index not in line and not line.endswith(one_row)] == []
+    rest = [line for line in plan if not any(each in line for each in indexes)]
+    assert [line for line in rest if not line.endswith(one_row)] == []
 
 
 @pytest.mark.parametrize("name", ["PROMOTE_DUE", "READY_JOBS", "PRUNE", "RECENT_FINISHED", "HISTORY", "LIST_ALL"])

@@ -172,13 +172,13 @@ class Cli:
         """All jobs and settings, to the last column, as they are stored."""
         return [row for table in ("jobs", "tags", "config") for row in self.rows_of(table)]
 
-    def rows_of(self, table: str) -> list[Any]:
+    def rows_of(self, table: str, columns: str = "*") -> list[Any]:
         if self.url != str(self.db):
             address, _, schema = self.url.partition("?schema=")
             with psycopg.connect(address) as connection:
-                return connection.execute(f"SELECT * FROM {schema}.{table} ORDER BY 1, 2".encode()).fetchall()
+                return connection.execute(f"SELECT {columns} FROM {schema}.{table} ORDER BY 1, 2".encode()).fetchall()
         with closing(sqlite3.connect(f"file:{self.db}?mode=ro", uri=True)) as database:
-            return database.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()
+            return database.execute(f"SELECT {columns} FROM {table} ORDER BY 1, 2").fetchall()
 
     def end_all(self) -> None:
         """Kill whatever still works for this queue, known by the home folder it was given."""

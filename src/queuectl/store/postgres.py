@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import os
 import re
 import time
@@ -355,9 +354,8 @@ class PostgresTransaction:
         return [row for row in many if row["seq"] not in hit]
 
     def _all(self, sql: str, many: Sequence[Params]) -> psycopg.Cursor[Row]:
-        names = _each(sql)
-        rows = json.dumps([{name: row[name] for name in names} for row in many])
-        return self._db.execute(self._engine.statement(sql), {**many[0], "each": rows})
+        arrays = {f"each_{name}": _array([row[name] for row in many]) for name in _each(sql)}
+        return self._db.execute(self._engine.statement(sql), {**many[0], **arrays})
 
     def load(self, table: str, many: Iterable[Params]) -> None:
         rows = iter(many)
@@ -406,12 +404,27 @@ def in_dialect(text: str) -> str:
 
 def _translated(text: str) -> str:
     text = in_dialect(text)
-    columns = ", ".join(f"{name} {'text' if name in TEXTS else 'bigint'}" for name in _each(text))
-    rows = f"json_to_recordset(%(each)s::json) AS each ({columns})"  # arrays take psycopg longer
+    names = _each(text)
+    arrays = ", ".join(f"%(each_{name})s::{'text' if name in TEXTS else 'bigint'}[]" for name in names)
+    rows = f"unnest({arrays}) AS each ({', '.join(names)})"
     text = text.replace("{from_each}", f"FROM {rows}").replace("{and_each}", f", {rows}")
     text = re.sub(r"{each:(\w+)}", r"each.\1", text)
     text = re.sub(r"{among:(\w+)}", r"= ANY(%(\1)s)", text)
     return re.sub(r"(?<!:):([a-z_]+)", r"%(\1)s", text)
+
+
+def _array(values: list[object]) -> str:
+    """An array as PostgreSQL writes it: in half the time that psycopg takes for a list."""
+    return f"{{{','.join([_element(value) for value in values])}}}"
+
+
+def _element(value: object) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    return str(value)
 
 
 @functools.cache

@@ -66,7 +66,7 @@ UPDATE jobs
 # -- settle ----------------------------------------------------------------------------------------------
 
 # The fence: a job that has moved on since this run was claimed matches no row. Nor does one that somebody has just
-# cancelled, if we have not seen that yet.
+# cancelled, if we have not seen that yet. The run's event is written by a trigger, from the new row.
 SETTLE = """
 UPDATE jobs
    SET state = {each:state}, ready = FALSE, cancel_requested = FALSE,
@@ -74,20 +74,11 @@ UPDATE jobs
        run_at = CASE WHEN {each:state} IN ('pending', 'failed') THEN {each:run_at} ELSE jobs.run_at END,
        updated_at = :now, finished_at = {each:finished_at},
        duration_ms = {each:duration_ms}, exit_code = {each:exit_code}, signal = {each:signal}, error = {each:error},
-       stdout = {each:stdout}, stderr = {each:stderr}
+       stdout = {each:stdout}, stderr = {each:stderr}, reason = {each:reason}, cpu_ms = {each:cpu_ms},
+       max_rss_kb = {each:max_rss_kb}
 {from_each}
  WHERE jobs.seq = {each:seq} AND jobs.run = {each:run} AND jobs.state = 'processing'
    AND jobs.worker_id = :worker AND ({each:cancelled} = 1 OR NOT cancel_requested)
-"""
-
-# The job's own row has just been told the rest.
-RECORD_RUN = """
-INSERT INTO events (job, n, at, state, run, worker_id, reason, exit_code, signal, duration_ms, cpu_ms, max_rss_kb,
-                    started_at)
-SELECT jobs.seq, (SELECT COALESCE(max(n), 0) + 1 FROM events WHERE job = jobs.seq), updated_at, state, run, worker_id,
-       {each:reason}, exit_code, signal, duration_ms, {each:cpu_ms}, {each:max_rss_kb}, started_at
-  FROM jobs {and_each}
- WHERE jobs.seq = {each:seq}
 """
 
 # Did we end this run before, in a transaction whose answer never came?
@@ -120,10 +111,16 @@ LOCK_WORKER = """
 SELECT stop, id, pid, pid_started, place, expires_at FROM workers WHERE id = :id {for_update}
 """
 
-# Its order, and when the next job becomes due. In turn: what a lost connection has still under way for this worker
-# comes to its end first. (Not by a lock on the row: that would write, and keep its signs of life waiting.)
+# All that a worker must know, in one question: its order, when the next job becomes due, which of its runs somebody
+# wants ended (`seq:run seq:run`), and the settings (`key=value key=value`). In turn: what a lost connection has still
+# under way for this worker comes to its end first. (Not by a lock on the row: that would write, and keep its signs of
+# life waiting.)
 NEWS = """
-SELECT stop, (SELECT min(run_at) FROM jobs WHERE state IN ('pending', 'failed') AND NOT ready)
+SELECT stop,
+       (SELECT min(run_at) FROM jobs WHERE state IN ('pending', 'failed') AND NOT ready),
+       (SELECT string_agg(seq || ':' || run, ' ') FROM jobs
+         WHERE worker_id = :id AND state = 'processing' AND cancel_requested),
+       (SELECT string_agg(key || '=' || value, ' ') FROM config)
   FROM workers
  WHERE id = :id AND {in_turn}
 """
@@ -136,8 +133,6 @@ UPDATE workers
 """
 
 UNREGISTER = "DELETE FROM workers WHERE id = :id"
-
-CANCELS_FOR = "SELECT seq, run FROM jobs WHERE worker_id = :worker AND state = 'processing' AND cancel_requested"
 
 HELD_BY = """
 SELECT seq, id, run, command, queue, attempts, crashes, max_retries, backoff_base, timeout_seconds, cwd, env,
@@ -302,7 +297,7 @@ SELECT count(*) FROM (
 
 # What goes along when a queue is copied: each table, its key with what comes before the first, and its other columns.
 COPIED: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
-    "jobs": ({"seq": 0}, ("ready", *JOB_FIELDS[:-1])),
+    "jobs": ({"seq": 0}, ("ready", "reason", "cpu_ms", "max_rss_kb", *JOB_FIELDS[:-1])),
     "tags": ({"tag": "", "job": 0}, ()),
     "events": ({"job": 0, "n": 0}, ("at", "state", "run", "worker_id", "reason", "exit_code", "signal", "duration_ms",
                                     "cpu_ms", "max_rss_kb", "started_at")),

@@ -169,14 +169,15 @@ class Store:
         from queuectl.model import Claim, Tick
 
         with self.engine.write() as tx:
-            cancels = set(tx.rows(sql.CANCELS_FOR, {"worker": worker}))
-            refused = self._settle(tx, worker, ended, cancels)
             news = tx.rows(sql.NEWS, {"id": worker})
-            stop, due = news[0] if news else ("now", None)
+            stop, due, cancelled, set_to = news[0] if news else ("now", None, None, None)
+            cancels = {(int(seq), int(run)) for seq, _, run in _pairs(cancelled, ":")}
+            refused, again_at = self._settle(tx, worker, ended, cancels)
             claims: list[Claim] = []
             if running is not None and news:
                 held = tx.rows(sql.HELD_BY, {"worker": worker})
                 claims = [Claim(*row[:-1]) for row in held if (row[0], row[2]) not in running]
+            due = min(again_at if due is None else [due, *again_at], default=None)
             if slots > len(claims) and not stop:
                 if due is not None and due <= tx.now:
                     tx.run(sql.PROMOTE_DUE, {"now": tx.now, "limit": PROMOTED_AT_ONCE})
@@ -189,7 +190,7 @@ class Store:
                 stop=stop,
                 given_up=not news,
                 due_in=None if due is None or len(claims) >= slots else max(0, due - tx.now) / 1000,
-                config=self._config(tx),
+                config=settings.effective([(key, value) for key, _, value in _pairs(set_to, "=")]),
             )
 
     def settle(self, worker: str, claim: Claim, settlement: Settlement, report: Report) -> bool:
@@ -202,22 +203,21 @@ class Store:
         worker: str,
         ended: Sequence[tuple[Claim, Settlement, Report]],
         cancels: Collection[tuple[int, int]] = (),
-    ) -> list[Claim]:
-        """End runs; those that were refused, because their jobs have moved on."""
+    ) -> tuple[list[Claim], list[int]]:
+        """End runs; those that were refused, because their jobs have moved on, and when the others run again, if they
+        do."""
         ended = sorted(ended, key=lambda run: run[0].seq)  # the order in which others lock jobs, too
         rows: list[Params] = [
             self._end(tx.now, worker, *run, cancelled=(run[0].seq, run[0].run) in cancels) for run in ended
         ]
         missed = {row["seq"] for row in tx.missed(sql.SETTLE, rows)}
-        refused, settled = [], []
-        for run, row in zip(ended, rows, strict=True):
+        refused = []
+        for run, row in zip(ended, rows, strict=True) if missed else ():
             claim, end, _ = run
             if row["seq"] not in missed:
-                settled.append(row)
                 continue
             again = self._end(tx.now, worker, *run, cancelled=True)
             if not row["cancelled"] and not tx.missed(sql.SETTLE, [again]):  # cancelled in this very moment
-                settled.append(again)
                 continue
             tx.rows(sql.LOCK_SEQ, {"seq": claim.seq})
             fence = {"seq": claim.seq, "run": claim.run, "worker": worker}
@@ -225,8 +225,8 @@ class Store:
                 reason = f"late result of run {claim.run} refused: the job has moved on ({end.reason})"
                 tx.run(sql.RECORD_NOTE, {**fence, "now": tx.now, "reason": reason})
                 refused.append(claim)
-        tx.each(sql.RECORD_RUN, settled)
-        return refused
+        again_at = [row["run_at"] for row in rows if row["finished_at"] is None and row["seq"] not in missed]
+        return refused, again_at
 
     def _end(
         self, now: int, worker: str, claim: Claim, end: Settlement, report: Report, cancelled: bool
@@ -438,6 +438,10 @@ class Store:
         logs.remove(self.engine.log_dir, ids)
         self.engine.compact()
         return len(ids)
+
+
+def _pairs(text: str | None, by: str) -> list[tuple[str, str, str]]:
+    return [pair.partition(by) for pair in text.split()] if text else []
 
 
 def _json(value: object) -> str:
