@@ -37,6 +37,7 @@ class JobFields(TypedDict, total=False):
     cwd: str
     env: Mapping[str, str]
     tags: list[str]
+    depends_on: list[str | dict[str, str]]  # ids, or {"id": …, "condition": "ok", "fail" or "any"}
 
 
 class Queue:

@@ -34,16 +34,18 @@ def no_such_job(text: str) -> NotFound:
 
 
 class Conflict(QueuectlError):
+    """What is stored stands against it. `index` says which of several new jobs it is about, if it is one of them."""
+
     exit_code = 4
     http_status = 409
 
+    def __init__(self, message: str, hint: str = "", index: int | None = None) -> None:
+        super().__init__(message, hint)
+        self.index = index
+
 
 class Duplicate(Conflict):
-    """An id is taken; `id` says which, if it is known."""
-
-    def __init__(self, message: str, hint: str = "", id: str = "") -> None:
-        super().__init__(message, hint)
-        self.id = id
+    """An id is taken."""
 
 
 class StoreUnavailable(QueuectlError):

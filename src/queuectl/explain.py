@@ -6,17 +6,23 @@ from collections.abc import Sequence
 
 from queuectl import times
 from queuectl.lifecycle import State
-from queuectl.model import Job, Worker
+from queuectl.model import Job, Wait, Worker
+
+NEEDED = {"ok": "to complete", "fail": "to be dead", "any": "to end"}
 
 
-def explain(job: Job, workers: Sequence[Worker], ahead: int, now: int) -> list[str]:
-    """The reasons, the weightiest first, as sentences."""
+def explain(job: Job, workers: Sequence[Worker], ahead: int, now: int, waits: Sequence[Wait] = ()) -> list[str]:
+    """The reasons, the weightiest first, as sentences. `waits`: the chain of jobs before it, if it is blocked."""
     alive = [worker for worker in workers if worker.alive]
     match job.state:
         case State.PROCESSING:
             return _why_still_running(job, alive, now)
         case State.COMPLETED:
             return [f"It completed {_when(job.finished_at, now)}."]
+        case State.BLOCKED:
+            return ["It waits for other jobs:", *_chain(waits), *_advice_for(waits)]
+        case State.CANCELLED if job.error and "dependency" in job.error:
+            return [f"It was cancelled {_when(job.finished_at, now)}: {job.error}.", *_how_to_revive(job.error)]
         case State.CANCELLED:
             return [f"It was cancelled {_when(job.finished_at, now)}. To run the command again, enqueue it again."]
         case State.DEAD:
@@ -32,6 +38,26 @@ def explain(job: Job, workers: Sequence[Worker], ahead: int, now: int) -> list[s
         reasons.append(f"{why}: due {times.local(job.run_at)}, in {times.span((job.run_at - now) / 1000)}.")
     reasons += _why_no_worker(job, alive, ahead)
     return reasons or ["Nothing holds it back: it will be claimed in a moment."]
+
+
+def _chain(waits: Sequence[Wait]) -> list[str]:
+    return [
+        f"{'   ' * wait.depth}└─ {wait.link.id} is {wait.link.state}, and has {NEEDED[wait.link.condition]}"
+        for wait in waits
+    ]
+
+
+def _advice_for(waits: Sequence[Wait]) -> list[str]:
+    """Whoever is not blocked is what all of it waits for in the end."""
+    roots = [wait.link.id for wait in waits if wait.link.state != State.BLOCKED]
+    return [f"Why the first of them is not done yet: queuectl explain {roots[0]}"] if roots else []
+
+
+def _how_to_revive(error: str) -> list[str]:
+    parent = error.split('"')[1]
+    if error.endswith(" is dead"):
+        return [f"Retry that one, and this one waits for it again: queuectl dlq retry {parent}"]
+    return []
 
 
 def _why_still_running(job: Job, alive: Sequence[Worker], now: int) -> list[str]:

@@ -30,6 +30,7 @@ class Job:
     cwd: str | None
     env: dict[str, str]
     tags: tuple[str, ...]
+    depends_on: tuple[tuple[str, str], ...]  # ids and conditions
     created_at: int
     updated_at: int
     started_at: int | None
@@ -51,7 +52,11 @@ class Job:
         return self.state in FINISHED
 
     def as_json(self) -> dict[str, Any]:
-        return {key: value for key, value in _as_json(self).items() if key not in INTERNAL}
+        data = {key: value for key, value in _as_json(self).items() if key not in INTERNAL}
+        data["depends_on"] = [
+            id if condition == "ok" else {"id": id, "condition": condition} for id, condition in self.depends_on
+        ]
+        return data
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,26 @@ class Finding:
 
     def as_json(self) -> dict[str, Any]:
         return _as_json(self)
+
+
+class Link(NamedTuple):
+    """A dependency, seen from one of its ends: the job at the other one, and how things stand between them."""
+
+    id: str
+    state: str
+    condition: str
+    outcome: str
+
+    @property
+    def open(self) -> bool:
+        return self.outcome == "open"
+
+
+class Wait(NamedTuple):
+    """A job in the chain before a blocked one."""
+
+    depth: int
+    link: Link
 
 
 class Claim(NamedTuple):  # made for each run, in a third of the time of a frozen dataclass

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from queuectl import times
 from queuectl.errors import InvalidInput, did_you_mean
+from queuectl.graph import CONDITIONS
 from queuectl.settings import SETTINGS, Number, shown
 
 NAME_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:+-"
@@ -32,8 +33,8 @@ class NewJob:
     """A job to enqueue. A field left None takes the queue's default when it is stored."""
 
     __slots__ = (
-        "backoff_base", "command", "cwd", "env", "id", "max_retries", "priority", "queue", "run_at", "tags",
-        "timeout_seconds",
+        "backoff_base", "command", "cwd", "depends_on", "env", "id", "max_retries", "priority", "queue", "run_at",
+        "tags", "timeout_seconds",
     )  # fmt: skip
 
     def __init__(
@@ -50,6 +51,7 @@ class NewJob:
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         tags: tuple[str, ...] | list[str] = (),
+        depends_on: tuple[object, ...] | list[object] = (),
     ) -> None:
         self.command = _command(command)
         self.id = None if id is None else name("id", id)
@@ -62,6 +64,7 @@ class NewJob:
         self.cwd = None if cwd is None else _folder(cwd)
         self.env = None if env is None else _env(env)
         self.tags = () if tags == () else _tags(tags)
+        self.depends_on = () if depends_on == () else _dependencies(depends_on)
 
 
 def from_fields(fields: Mapping[str, object], now: Callable[[], int] = times.now_ms) -> NewJob:
@@ -199,6 +202,24 @@ def _tags(value: object) -> tuple[str, ...]:
         if not word or len(word) > 128 or not word.isprintable() or " " in word:
             raise InvalidInput(f"{_described(tag)} cannot be a tag", "a tag is one word, 128 letters at most")
     return tuple(dict.fromkeys(value))
+
+
+def _dependencies(value: object) -> tuple[tuple[str, str], ...]:
+    """Pairs of an id and a condition; a plain id means that the job must complete."""
+    example = 'for example ["build", {"id": "test", "condition": "any"}]'
+    if not isinstance(value, list | tuple):
+        raise InvalidInput(f'"depends_on" must be a list, not {_described(value)}', example)
+    found: dict[str, str] = {}
+    for entry in value:
+        fields = {"id": entry} if isinstance(entry, str) else entry
+        if not isinstance(fields, dict) or "id" not in fields or fields.keys() - {"id", "condition"}:
+            raise InvalidInput(f'{_described(entry)} cannot stand in "depends_on"', example)
+        parent, condition = name("depends_on", fields["id"]), fields.get("condition", "ok")
+        if condition not in CONDITIONS:
+            raise InvalidInput(f'"condition" must be one of {", ".join(CONDITIONS)}', f"not {_described(condition)}")
+        if found.setdefault(parent, condition) != condition:
+            raise InvalidInput(f'"{parent}" stands in "depends_on" with two conditions', "keep one of them")
+    return tuple(found.items())
 
 
 def _unknown(key: str) -> InvalidInput:

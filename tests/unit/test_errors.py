@@ -29,7 +29,7 @@ def test_an_error_has_the_exit_code_and_status_of_the_contract(kind: str, code: 
 
 
 def test_an_error_can_be_said_of_a_place_and_stays_the_same_otherwise() -> None:
-    error = errors.Duplicate("taken", "choose another", id="x").at("line 17")
+    error = errors.Duplicate("taken", "choose another", index=3).at("line 17")
     assert type(error) is errors.Duplicate
     assert (error.message, error.hint, error.exit_code) == ("line 17: taken", "choose another", 4)
 

@@ -23,6 +23,9 @@ from queuectl.cli.submit import submit
 @click.option("--cwd", type=click.Path(), metavar="FOLDER", help="Where it runs.  [default: here]")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable for its environment; repeatable.")
 @click.option("--tag", "tags", multiple=True, help="A word to find it by; repeatable.")
+@click.option("--after", multiple=True, metavar="JOB", help="Not before this job has completed; repeatable.")
+@click.option("--after-fail", multiple=True, metavar="JOB", help="Only if this job ends up dead; repeatable.")
+@click.option("--after-any", multiple=True, metavar="JOB", help="Not before this job has ended, however; repeatable.")
 @click.option(
     "-f", "--file", type=click.Path(), metavar="FILE", help="Many jobs, one JSON object a line; - is standard input."
 )

@@ -24,11 +24,12 @@ from queuectl.cli.render import (
 )
 from queuectl.explain import explain
 from queuectl.lifecycle import signal_name
-from queuectl.model import Job
+from queuectl.model import Job, Link
 from queuectl.states import WAITING
 from queuectl.store import Store
 
 CANCEL_PATIENCE = 10.0
+SHOWN_LINKS = 12
 
 
 @click.command("list")
@@ -121,6 +122,10 @@ def show_command(store: Store, job: str, as_json: bool) -> None:
     lines.append(("Folder", visible(found.cwd or "the worker's")))
     if found.env:
         lines.append(("Environment", visible(" ".join(f"{key}={value}" for key, value in found.env.items()))))
+    for name, links in (("After", store.views.parents(found.id, SHOWN_LINKS + 1)),
+                        ("Before", store.views.children(found.id, SHOWN_LINKS + 1))):  # fmt: skip
+        if links:
+            lines.append((name, _links(links)))
     if found.tags:
         lines.append(("Tags", visible(" ".join(found.tags))))
     lines.append(("Log", visible(f"{found.log_host}:{found.log_path}" if found.log_host else found.log_path)))
@@ -129,6 +134,14 @@ def show_command(store: Store, job: str, as_json: bool) -> None:
     for name, output in (("stdout", found.stdout), ("stderr", found.stderr)):
         if output:
             say(f"\n{paint(f'{name}, the end of it:', BOLD)}\n{visible_lines(output.rstrip())}")
+
+
+def _links(links: list[Link]) -> str:
+    words = [
+        f"{link.id} ({link.state}{'' if link.condition == 'ok' else f', if {link.condition}'})"
+        for link in links[:SHOWN_LINKS]
+    ]
+    return ", ".join(words) + (", …" if len(links) > SHOWN_LINKS else "")
 
 
 def _moment(moment: int, now: int) -> str:
@@ -168,7 +181,8 @@ def history_command(store: Store, job: str, as_json: bool, jsonl: bool) -> None:
 def explain_command(store: Store, job: str, as_json: bool) -> None:
     """Say why a job is not running, and what would make it run."""
     found = store.views.job(job)
-    reasons = explain(found, store.views.workers(), store.views.ahead_of(found), times.now_ms())
+    waits = store.views.waits(found.id) if found.state == "blocked" else []
+    reasons = explain(found, store.views.workers(), store.views.ahead_of(found), times.now_ms(), waits)
     if as_json:
         emit_json({"id": found.id, "state": found.state, "reasons": reasons})
         return

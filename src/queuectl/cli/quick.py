@@ -20,6 +20,7 @@ VALUES = {
     "--at": ("at", str),
     "--delay": ("delay", str),
 }
+LISTS = {"--after": "after", "--tag": "tags"}
 FLAGS = {"--quiet": "quiet"}
 
 
@@ -31,16 +32,22 @@ def enqueue(args: list[str]) -> int | None:
 
 def parse(args: list[str]) -> dict[str, object] | None:
     options: dict[str, object] = {}
+    lists: dict[str, list[str]] = {}
     words: list[str] = []
     rest = iter(args)
     for word in rest:
         name, equals, value = word.partition("=")
         if word == "--":
             words += rest
-        elif word == "-" or (word.startswith("-") and name not in VALUES and name not in FLAGS):
+        elif word == "-" or (word.startswith("-") and name not in VALUES | FLAGS | LISTS):
             return None
         elif name in FLAGS and not equals:
             options[FLAGS[name]] = True
+        elif name in LISTS:
+            item = value if equals else next(rest, None)
+            if item is None:
+                return None
+            lists.setdefault(LISTS[name], []).append(item)
         elif name in VALUES and word.startswith("--" if equals else "-"):
             key, kind = VALUES[name]
             try:
@@ -51,4 +58,4 @@ def parse(args: list[str]) -> dict[str, object] | None:
             return None
         else:
             words.append(word)
-    return {**options, "words": words} if words else None
+    return {**options, **lists, "words": words} if words else None

@@ -6,9 +6,9 @@ import sys
 
 from queuectl import newjob, times
 from queuectl.cli.render import note, plural, remember_address, visible
-from queuectl.errors import Duplicate, InvalidInput
+from queuectl.errors import Conflict, InvalidInput
 from queuectl.newjob import NewJob
-from queuectl.store import Store, open_store
+from queuectl.store import Store, find, open_store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ def submit(
     cwd: str | None = None,
     env: Sequence[str] = (),
     tags: Sequence[str] = (),
+    after: Sequence[str] = (),
+    after_fail: Sequence[str] = (),
+    after_any: Sequence[str] = (),
     file: str | None = None,
     lines: bool = False,
     wait: bool = False,
@@ -40,6 +43,7 @@ def submit(
 ) -> int:
     """Store what was asked for and say so; the exit code."""
     remember_address(db)
+    store = open_store(db) if after or after_fail or after_any else None
     given = {
         "id": id,
         "queue": queue,
@@ -51,15 +55,16 @@ def submit(
         "cwd": cwd,
         "env": _environment(env),
         "tags": list(tags) or None,
+        "depends_on": store and _dependencies(store, {"ok": after, "fail": after_fail, "any": after_any}),
     }
     options: dict[str, object] = {key: value for key, value in given.items() if value is not None}
     if list(words) == ["-"]:
         words, file = (), "-"
     if file is not None or lines:
         jobs, line_of = _read_batch(file or "-", lines, words, options)
-        return _store_batch(open_store(db), jobs, line_of, wait, quiet, json)
+        return _store_batch(store or open_store(db), jobs, line_of, wait, quiet, json)
     job = _one_job(words, options)
-    store = open_store(db)
+    store = store or open_store(db)
     [job_id] = store.enqueue([job])
     return _answer(store, job, job_id, wait, quiet, json)
 
@@ -93,6 +98,8 @@ def _answer(store: Store, job: NewJob, job_id: str, wait: bool, quiet: bool, jso
         if job.run_at is not None and job.run_at > times.now_ms():
             wait_for = times.span((job.run_at - times.now_ms()) / 1000)
             sys.stdout.write(f"It runs at {times.local(job.run_at)} (in {wait_for}).\n")
+        if job.depends_on:
+            sys.stdout.write(f"It waits for {', '.join(id for id, _ in job.depends_on)}.\n")
     mention_missing_worker(store, [job.queue])
     if wait:
         sys.stdout.flush()
@@ -120,6 +127,14 @@ def _moment(at: str | None, delay: str | None) -> str | None:
         times.parse_duration(delay)
         return f"in {delay}"
     return at
+
+
+def _dependencies(store: Store, after: dict[str, Sequence[str]]) -> list[dict[str, str]]:
+    return [
+        {"id": find.resolve(store.engine, id), "condition": condition}
+        for condition, ids in after.items()
+        for id in ids
+    ]
 
 
 def _environment(pairs: Sequence[str]) -> dict[str, str] | None:
@@ -190,9 +205,8 @@ def _store_batch(store: Store, jobs: list[NewJob], line_of: list[int], wait: boo
     try:
         with Progress("Storing", len(jobs)) as progress:
             ids = store.enqueue(jobs, progress.step)
-    except Duplicate as error:
-        line = next((line for job, line in reversed(list(zip(jobs, line_of, strict=True))) if job.id == error.id), 0)
-        raise (error.at(f"line {line}") if line else error) from None
+    except Conflict as error:
+        raise (error if error.index is None else error.at(f"line {line_of[error.index]}")) from None
     if quiet or json:
         sys.stdout.write("".join(f"{id}\n" for id in ids) if quiet else _json_array(ids))
     else:

@@ -45,7 +45,10 @@ DIALECT = {
     "%": "%%",
 }
 # The {each:…} that are texts; all others are whole numbers.
-TEXTS = ("worker", "state", "error", "reason", "stdout", "stderr", "tag", "id", "log_place")
+TEXTS = (
+    "worker", "state", "error", "reason", "stdout", "stderr", "tag", "id", "log_place", "condition",
+    "parent_id", "child_id",
+)  # fmt: skip
 
 
 class PostgresEngine:

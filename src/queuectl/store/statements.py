@@ -19,6 +19,13 @@ INSERT INTO tags (tag, job)
 SELECT {each:tag}, (SELECT seq FROM jobs WHERE id = {each:id}) {from_each}
 """
 
+INSERT_DEPENDENCY = """
+INSERT INTO dependencies (parent, child, condition, state)
+SELECT parents.seq, children.seq, {each:condition}, {each:state}
+  FROM jobs AS parents, jobs AS children {and_each}
+ WHERE parents.id = {each:parent_id} AND children.id = {each:child_id}
+"""
+
 # -- claim -----------------------------------------------------------------------------------------------
 
 # Becoming due is a move from one index to the other. Bounded, so that no claim pays for a flood of retries.
@@ -94,6 +101,69 @@ RECORD_NOTE = """
 INSERT INTO events (job, n, at, state, run, worker_id, reason)
 SELECT seq, (SELECT COALESCE(max(n), 0) + 1 FROM events WHERE job = :seq), :now, state, :run, :worker, :reason
   FROM jobs WHERE seq = :seq
+"""
+
+# -- dependencies ----------------------------------------------------------------------------------------
+
+ANY_OPEN = "SELECT 1 FROM dependencies WHERE state = 'open' LIMIT 1"
+
+LOCK_SEQS = "SELECT 1 FROM jobs WHERE seq {among:seqs} ORDER BY seq {for_update}"
+
+OPEN_DEPENDENCIES = """
+SELECT child, parent, condition, jobs.id, jobs.state
+  FROM dependencies JOIN jobs ON jobs.seq = parent
+ WHERE parent {among:parents} AND dependencies.state = 'open' AND finished_at IS NOT NULL
+"""
+
+BROKEN_DEPENDENCIES = """
+SELECT child, parent, jobs.id
+  FROM dependencies JOIN jobs ON jobs.seq = child
+ WHERE parent {among:parents} AND dependencies.state = 'broken'
+ ORDER BY child
+"""
+
+END_DEPENDENCY = """
+UPDATE dependencies SET state = {each:state}
+{from_each}
+ WHERE dependencies.parent = {each:parent} AND dependencies.child = {each:child}
+"""
+
+VOID_DEPENDENCIES = "UPDATE dependencies SET state = 'void' WHERE child {among:children} AND state = 'open'"
+
+MEET = """
+UPDATE jobs
+   SET unmet = unmet - {each:met}, updated_at = :now,
+       state = CASE WHEN unmet > {each:met} THEN 'blocked' ELSE 'pending' END,
+       ready = unmet <= {each:met} AND run_at <= :now
+{from_each}
+ WHERE jobs.seq = {each:seq} AND jobs.state = 'blocked'
+"""
+
+RELEASED = "SELECT seq FROM jobs WHERE seq {among:seqs} AND state = 'pending' ORDER BY seq"
+
+CANCEL_BLOCKED = """
+UPDATE jobs
+   SET state = 'cancelled', updated_at = :now, finished_at = :now, error = {each:error}
+{from_each}
+ WHERE jobs.seq = {each:seq} AND jobs.state = 'blocked'
+"""
+
+# What has happened to jobs that never ran, and are locked.
+RECORD_TURNS = """
+INSERT INTO events (job, n, at, state, run, reason)
+SELECT jobs.seq, (SELECT COALESCE(max(n), 0) + 1 FROM events WHERE job = jobs.seq), :now, jobs.state, jobs.run,
+       {each:reason}
+  FROM jobs {and_each}
+ WHERE jobs.seq = {each:seq}
+"""
+
+# Only if nothing else is in its way. Its dependencies are counted anew: some may have been met meanwhile.
+REVIVE = """
+UPDATE jobs
+   SET state = 'blocked', updated_at = :now, finished_at = NULL, error = NULL,
+       unmet = (SELECT count(*) FROM dependencies WHERE child = jobs.seq AND dependencies.state = 'open')
+ WHERE seq = :seq AND state = 'cancelled'
+   AND NOT EXISTS (SELECT 1 FROM dependencies WHERE child = jobs.seq AND dependencies.state = 'broken')
 """
 
 # -- workers ---------------------------------------------------------------------------------------------
@@ -204,8 +274,9 @@ PURGE_DEAD = "DELETE FROM jobs WHERE state = 'dead' AND id {among:ids} RETURNING
 
 ALL_IDS = "SELECT id FROM jobs"
 
-WIPE = ("DELETE FROM events", "DELETE FROM tags", "DELETE FROM jobs", "DELETE FROM counts",
-        "DELETE FROM workers", "DELETE FROM config")  # fmt: skip
+WIPE = tuple(
+    f"DELETE FROM {table}" for table in ("events", "tags", "dependencies", "jobs", "counts", "workers", "config")
+)
 
 SET_CONFIG = """
 INSERT INTO config (key, value) VALUES (:key, :value)
@@ -220,12 +291,15 @@ JOB_FIELDS = (
     "id", "command", "queue", "state", "priority", "attempts", "crashes", "max_retries", "backoff_base",
     "timeout_seconds", "run_at", "cwd", "env", "created_at", "updated_at", "started_at", "finished_at",
     "duration_ms", "exit_code", "signal", "error", "stdout", "stderr", "worker_id", "run", "cancel_requested",
-    "log_place", "tags",
+    "log_place", "tags", "depends_on",
 )  # fmt: skip
+_OWN_FIELDS = JOB_FIELDS[:-2]
 JOB_COLUMNS = (
-    ", ".join(JOB_FIELDS[:-1])
+    ", ".join(_OWN_FIELDS)
     + """,
-       (SELECT string_agg(tag, ' ' ORDER BY tag) FROM tags WHERE job = seq)"""
+       (SELECT string_agg(tag, ' ' ORDER BY tag) FROM tags WHERE job = seq),
+       (SELECT string_agg(parents.id || ' ' || condition, ',' ORDER BY parent)
+          FROM dependencies JOIN jobs AS parents ON parents.seq = parent WHERE child = jobs.seq)"""
 )
 
 GET_JOB = f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = :id"
@@ -244,6 +318,18 @@ SELECT {JOB_COLUMNS} FROM jobs WHERE seq IN (SELECT seq FROM jobs WHERE state = 
 """
 
 STATES_OF = "SELECT id, state FROM jobs WHERE id {among:ids}"
+
+# Who waits for this job, and for whom it waits; the oldest first.
+CHILDREN = """
+SELECT jobs.id, jobs.state, condition, dependencies.state FROM dependencies JOIN jobs ON jobs.seq = child
+ WHERE parent = (SELECT seq FROM jobs WHERE id = :id)
+ ORDER BY child LIMIT :limit
+"""
+PARENTS = """
+SELECT jobs.id, jobs.state, condition, dependencies.state FROM dependencies JOIN jobs ON jobs.seq = parent
+ WHERE child = (SELECT seq FROM jobs WHERE id = :id)
+ ORDER BY dependencies.state DESC, parent LIMIT :limit
+"""
 
 UNFINISHED = """
 SELECT id FROM (
@@ -297,10 +383,11 @@ SELECT count(*) FROM (
 
 # What goes along when a queue is copied: each table, its key with what comes before the first, and its other columns.
 COPIED: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
-    "jobs": ({"seq": 0}, ("ready", "reason", "cpu_ms", "max_rss_kb", *JOB_FIELDS[:-1])),
+    "jobs": ({"seq": 0}, ("ready", "unmet", "reason", "cpu_ms", "max_rss_kb", *_OWN_FIELDS)),
     "tags": ({"tag": "", "job": 0}, ()),
     "events": ({"job": 0, "n": 0}, ("at", "state", "run", "worker_id", "reason", "exit_code", "signal", "duration_ms",
                                     "cpu_ms", "max_rss_kb", "started_at")),
+    "dependencies": ({"parent": 0, "child": 0}, ("condition", "state")),
     "config": ({"key": ""}, ("value",)),
 }  # fmt: skip
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from queuectl import logs, newjob, procfs, settings
 from queuectl.errors import Conflict, Duplicate, OutcomeUnknown, StoreUnavailable, no_such_job
 from queuectl.states import FINISHED
+from queuectl.store import dependencies
 from queuectl.store import statements as sql
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from queuectl.lifecycle import Settlement
     from queuectl.model import Claim, Report, Tick
@@ -48,12 +49,14 @@ class Store:
             ids = [job.id or next(drawn) for job in jobs]
             try:
                 with self.engine.write() as tx:
-                    tx.load("jobs", self._rows(tx.now, self._config(tx), jobs, ids, progress))
+                    links, unmet = dependencies.plan(tx, jobs, ids)
+                    tx.load("jobs", self._rows(tx.now, self._config(tx), jobs, ids, unmet, progress))
                     tags = [{"tag": tag, "id": id} for job, id in zip(jobs, ids, strict=True) for tag in job.tags]
                     if tags:
                         tx.each(sql.INSERT_TAG, tags)
+                    tx.each(sql.INSERT_DEPENDENCY, links)
             except Duplicate:
-                self._refuse_taken([job.id for job in jobs if job.id])  # else a drawn id met an old one: again
+                self._refuse_taken(jobs)  # else a drawn id met an old one: again
                 continue
             except OutcomeUnknown as lost:
                 if ids and not self._is_stored(ids[0], lost):  # all of them are, or none
@@ -68,6 +71,7 @@ class Store:
         config: Config,
         jobs: Sequence[NewJob],
         ids: list[str],
+        unmet: Mapping[str, int],
         progress: Callable[[int], None] | None,
     ) -> Iterator[dict[str, object]]:
         """The jobs as rows, with what they left open filled in from the settings."""
@@ -81,8 +85,9 @@ class Store:
                 "id": id,
                 "command": job.command,
                 "queue": job.queue,
-                "state": "pending",
-                "ready": run_at <= now,
+                "state": "blocked" if id in unmet else "pending",
+                "ready": run_at <= now and id not in unmet,
+                "unmet": unmet.get(id, 0),
                 "priority": job.priority,
                 "max_retries": config["max_retries"] if job.max_retries is None else job.max_retries,
                 "backoff_base": config["backoff_base"] if job.backoff_base is None else job.backoff_base,
@@ -101,15 +106,17 @@ class Store:
         except StoreUnavailable:
             raise lost from None
 
-    def _refuse_taken(self, chosen: list[str]) -> None:
+    def _refuse_taken(self, jobs: Sequence[NewJob]) -> None:
+        chosen = {index: job.id for index, job in enumerate(jobs) if job.id}
         with self.engine.read() as tx:
-            taken: dict[str, str] = dict(tx.rows(sql.STATES_OF, {"ids": chosen}))
+            taken: dict[str, str] = dict(tx.rows(sql.STATES_OF, {"ids": list(chosen.values())}))
         seen: set[str] = set()
-        for id in chosen:
+        for index, id in chosen.items():
             if id in taken:
-                raise Duplicate(f'a job "{id}" is already there ({taken[id]})', f"look at it: queuectl show {id}", id)
+                hint = f"look at it: queuectl show {id}"
+                raise Duplicate(f'a job "{id}" is already there ({taken[id]})', hint, index)
             if id in seen:
-                raise Duplicate(f'the id "{id}" is used twice in this batch', "ids are unique", id)
+                raise Duplicate(f'the id "{id}" is used twice in this batch', "ids are unique", index)
             seen.add(id)
 
     # -- the worker's side -------------------------------------------------------------------------------
@@ -172,18 +179,20 @@ class Store:
             news = tx.rows(sql.NEWS, {"id": worker})
             stop, due, cancelled, set_to = news[0] if news else ("now", None, None, None)
             cancels = {(int(seq), int(run)) for seq, _, run in _pairs(cancelled, ":")}
-            refused, again_at = self._settle(tx, worker, ended, cancels)
+            settled, refused = self._settle(tx, worker, ended, cancels)
+            released = dependencies.follow(tx, [row["seq"] for row in settled if row["finished_at"]])
             claims: list[Claim] = []
             if running is not None and news:
                 held = tx.rows(sql.HELD_BY, {"worker": worker})
                 claims = [Claim(*row[:-1]) for row in held if (row[0], row[2]) not in running]
+            again_at = [row["run_at"] for row in settled if not row["finished_at"]]
             due = min(again_at if due is None else [due, *again_at], default=None)
             if slots > len(claims) and not stop:
                 if due is not None and due <= tx.now:
                     tx.run(sql.PROMOTE_DUE, {"now": tx.now, "limit": PROMOTED_AT_ONCE})
                     due = tx.rows(sql.NEXT_DUE)[0][0]
                 claims += self._claim(tx, worker, slots - len(claims), queues)
-            return Tick(
+            tick = Tick(
                 claims=claims,
                 refused=refused,
                 cancels=cancels,
@@ -192,6 +201,9 @@ class Store:
                 due_in=None if due is None or len(claims) >= slots else max(0, due - tx.now) / 1000,
                 config=settings.effective([(key, value) for key, _, value in _pairs(set_to, "=")]),
             )
+        if released:
+            self.engine.announce()
+        return tick
 
     def settle(self, worker: str, claim: Claim, settlement: Settlement, report: Report) -> bool:
         """End a run. False if the job has moved on without us; nothing but its history is changed then."""
@@ -203,21 +215,24 @@ class Store:
         worker: str,
         ended: Sequence[tuple[Claim, Settlement, Report]],
         cancels: Collection[tuple[int, int]] = (),
-    ) -> tuple[list[Claim], list[int]]:
-        """End runs; those that were refused, because their jobs have moved on, and when the others run again, if they
-        do."""
+    ) -> tuple[list[Params], list[Claim]]:
+        """End runs; the rows that say how, and the runs that were refused, because their jobs have moved on."""
         ended = sorted(ended, key=lambda run: run[0].seq)  # the order in which others lock jobs, too
         rows: list[Params] = [
             self._end(tx.now, worker, *run, cancelled=(run[0].seq, run[0].run) in cancels) for run in ended
         ]
         missed = {row["seq"] for row in tx.missed(sql.SETTLE, rows)}
-        refused = []
-        for run, row in zip(ended, rows, strict=True) if missed else ():
+        if not missed:
+            return rows, []
+        settled, refused = [], []
+        for run, row in zip(ended, rows, strict=True):
             claim, end, _ = run
             if row["seq"] not in missed:
+                settled.append(row)
                 continue
             again = self._end(tx.now, worker, *run, cancelled=True)
             if not row["cancelled"] and not tx.missed(sql.SETTLE, [again]):  # cancelled in this very moment
+                settled.append(again)
                 continue
             tx.rows(sql.LOCK_SEQ, {"seq": claim.seq})
             fence = {"seq": claim.seq, "run": claim.run, "worker": worker}
@@ -225,8 +240,7 @@ class Store:
                 reason = f"late result of run {claim.run} refused: the job has moved on ({end.reason})"
                 tx.run(sql.RECORD_NOTE, {**fence, "now": tx.now, "reason": reason})
                 refused.append(claim)
-        again_at = [row["run_at"] for row in rows if row["finished_at"] is None and row["seq"] not in missed]
-        return refused, again_at
+        return settled, refused
 
     def _end(
         self, now: int, worker: str, claim: Claim, end: Settlement, report: Report, cancelled: bool
@@ -321,8 +335,11 @@ class Store:
                 outcome = lifecycle.Cancelled() if cancel_requested else lifecycle.Lost(worker)
                 report = Report(duration_ms=max(0, tx.now - claim.started_at))
                 lost.append((claim, lifecycle.after_run(claim, outcome, config, 0), report))
-            self._settle(tx, worker, lost, cancels)
+            settled, _ = self._settle(tx, worker, lost, cancels)
+            released = dependencies.follow(tx, [row["seq"] for row in settled if row["finished_at"]])
             tx.run(sql.UNREGISTER, {"id": worker})
+        if released:
+            self.engine.announce()
         return order, [(claim, end) for claim, end, _ in lost]
 
     # -- the operator's side -----------------------------------------------------------------------------
@@ -345,6 +362,7 @@ class Store:
                     tx.run(sql.REQUEST_CANCEL, fence)
                     states[id], reason = "processing", "cancel requested"
                 tx.run(sql.RECORD_NOTE, {**fence, "worker": worker, "reason": reason})
+            dependencies.cancelled(tx, [found[id][0] for id, state in states.items() if state == "cancelled"])
         for id, state in late:
             raise Conflict(f'job "{id}" is already {state}', "only a job that has not finished can be cancelled")
         self.engine.announce()
@@ -354,7 +372,8 @@ class Store:
         """Give dead jobs a new life, with no attempts spent: all of these, or every one if None."""
         with self.engine.write() as tx:
             chosen = [id for (id,) in tx.rows(sql.DEAD_JOBS)] if ids is None else list(ids)
-            for id, (seq, state, run, _) in self._locked(tx, chosen).items():
+            found = self._locked(tx, chosen)
+            for id, (seq, state, run, _) in found.items():
                 if not tx.run(sql.RETRY_DEAD, {"seq": seq, "now": tx.now}):
                     raise Conflict(
                         f'job "{id}" is {state}, not dead',
@@ -362,6 +381,7 @@ class Store:
                     )
                 fence = {"seq": seq, "run": run, "worker": None, "now": tx.now}
                 tx.run(sql.RECORD_NOTE, {**fence, "reason": "retried from the dead letter queue"})
+            dependencies.revive(tx, [(seq, id) for id, (seq, *_) in found.items()])
         self.engine.announce()
         return chosen
 
@@ -428,7 +448,7 @@ class Store:
     def reset(self) -> int:
         """Delete every job with its history and log, and all settings. Refused while workers live."""
         with self.engine.write() as tx:
-            tx.alone(["jobs", "tags", "events", "counts", "workers", "config"])
+            tx.alone(["jobs", "tags", "dependencies", "events", "counts", "workers", "config"])
             alive = sum(self.holders(tx).values())
             if alive:
                 raise Conflict(f"workers are running: {alive}", "stop them first: queuectl worker stop")

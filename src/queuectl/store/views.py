@@ -8,11 +8,12 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from queuectl import logs, newjob
+from queuectl import graph, logs, newjob
 from queuectl.errors import InvalidInput, TimedOut, no_such_job
 from queuectl.lifecycle import State
-from queuectl.model import Event, Job, Worker
+from queuectl.model import Event, Job, Link, Wait, Worker
 from queuectl.states import FINISHED
+from queuectl.store import find
 from queuectl.store import statements as sql
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 MOST = 2**62
 METRICS_WINDOW = 10_000
 COUNT_AHEAD_UP_TO = 10_000
+SHOWN_WAITS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +64,7 @@ class Views:
 
     def resolve(self, text: str) -> str:
         """The id meant by an id, a unique beginning of one, or @last."""
-        found: list[Row] = []
-        with self._engine.read() as tx:
-            if text == "@last":
-                found = tx.rows(sql.FIND_LAST)
-            elif text.isascii() and text.isprintable():
-                found = tx.rows(sql.FIND_EXACT, {"id": text})
-                if not found and len(text) >= 3:
-                    found = tx.rows(sql.FIND_PREFIX, {"low": text, "high": text + "\x7f"})
-        if len(found) > 1:
-            raise InvalidInput(
-                f'"{text}" could be {found[0][0]} or {found[1][0]}', "give more of the id's characters"
-            )
-        if not found:
-            raise no_such_job(text)
-        return str(found[0][0])
+        return find.resolve(self._engine, text)
 
     def job(self, text: str) -> Job:
         id = self.resolve(text)
@@ -152,6 +140,32 @@ class Views:
         with self._engine.read() as tx:
             return int(tx.rows(sql.AHEAD_OF, params)[0][0])
 
+    def parents(self, id: str, limit: int = MOST) -> list[Link]:
+        """What a job waits for, or did; what is still open first."""
+        return self._links(sql.PARENTS, id, limit)
+
+    def children(self, id: str, limit: int = MOST) -> list[Link]:
+        """What waits for a job, or did."""
+        return self._links(sql.CHILDREN, id, limit)
+
+    def _links(self, statement: str, id: str, limit: int) -> list[Link]:
+        with self._engine.read() as tx:
+            return [Link(*row) for row in tx.rows(statement, {"id": id, "limit": limit})]
+
+    def waits(self, id: str) -> list[Wait]:
+        """The jobs that stand before a blocked one, each below the one that waits for it; so many as can be read."""
+        chain: list[Wait] = []
+        left = [Wait(0, link) for link in reversed(self.parents(id, SHOWN_WAITS)) if link.open]
+        seen: set[str] = set()
+        while left and len(chain) < SHOWN_WAITS:
+            wait = left.pop()
+            chain.append(wait)
+            if wait.link.id not in seen and wait.link.state == State.BLOCKED:
+                before = self.parents(wait.link.id, SHOWN_WAITS)
+                left += [Wait(wait.depth + 1, link) for link in reversed(before) if link.open]
+            seen.add(wait.link.id)
+        return chain
+
     def prunable(self, states: Sequence[str], older_than: float) -> int:
         with self._engine.read() as tx:
             before = tx.now - round(older_than * 1000)
@@ -161,6 +175,10 @@ class Views:
         fields = dict(zip(sql.JOB_FIELDS, row, strict=True))
         fields["env"] = json.loads(fields["env"] or "{}")
         fields["tags"] = tuple((fields["tags"] or "").split())
+        links = (fields["depends_on"] or "").split(",")
+        fields["depends_on"] = tuple(
+            (id, condition) for id, _, condition in (link.partition(" ") for link in links) if id
+        )
         fields["cancel_requested"] = bool(fields["cancel_requested"])
         place = fields.pop("log_place") or self._engine.log_place or f":{self._engine.log_dir}"
         host, _, folder = place.partition(":")
@@ -233,7 +251,8 @@ def _story(job: Job, rows: list[Row]) -> list[Event]:
     if job.state == State.PROCESSING and job.started_at is not None:
         runs.append((job.started_at, job.run, job.worker_id))
     starts = [Event(started_at, State.PROCESSING, run, worker, "started") for started_at, run, worker in runs]
-    story = [Event(job.created_at, State.PENDING, 0, None, "enqueued")]
+    waited = job.state == State.BLOCKED or (rows and rows[0][5].startswith((graph.RELEASED, "cancelled: ")))
+    story = [Event(job.created_at, State.BLOCKED if waited else State.PENDING, 0, None, "enqueued")]
     for _, *fields in rows:
         event = Event(*fields)
         if starts and (event.run == starts[0].run or event.state == State.PROCESSING):
