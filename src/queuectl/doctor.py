@@ -11,7 +11,7 @@ from queuectl.store import Store, open_store
 
 CLOCK_SLACK_MS = 60_000
 PATIENCE = 2.0  # seconds to wait for a lock before saying that there is one
-SILENT_AFTER = 3  # lease times without a heartbeat
+SILENT_AFTER = 1.5  # lease times without a heartbeat; the longest between two is one
 
 
 def examine(url: str | None) -> Iterator[Finding]:
@@ -44,17 +44,17 @@ def _writable(store: Store) -> Finding:
 
 def _workers(store: Store) -> Iterator[Finding]:
     lost = store.lost_workers()
-    if lost:
-        held = sum(len(claims) for claims in lost.values())
+    held = sum(len(claims) for claims in lost.values())
+    if held:
         found = f"died without a word: {len(lost)}, jobs they hold: {held}"
         yield Finding("lost workers", False, found, "start a worker, it puts them back: queuectl worker start")
     else:
-        yield Finding("lost workers", True, "none")
+        yield Finding("lost workers", True, f"died idle: {len(lost)}" if lost else "none")
     alive = [worker for worker in store.views.workers() if worker.alive]
     leaving = [worker for worker in alive if worker.stop]
     counts = store.views.counts()
     waiting = counts["pending"] + counts["failed"]
-    idle = waiting and len(leaving) == len(alive)
+    idle = store.views.any_due() and len(leaving) == len(alive)
     advice = "start some: queuectl worker start" if idle else ""
     stopping = f" ({len(leaving)} stopping)" if leaving else ""
     yield Finding("workers", not idle, f"running: {len(alive)}{stopping}, jobs waiting: {waiting:,}", advice)
@@ -70,7 +70,7 @@ def _heartbeats(store: Store) -> Finding:
         return Finding("heartbeats", True, "regular")
     names = ", ".join(f"{worker.id} (pid {worker.pid})" for worker in silent)
     longest = times.span(max(now - worker.heartbeat_at for worker in silent) / 1000)
-    advice = "if it is stopped, kill -CONT it; kill -9 puts its jobs back"
+    advice = "see workers.log among the job logs; if it is stopped, kill -CONT it; kill -9 puts its jobs back"
     return Finding("heartbeats", False, f"silent for {longest}: {names}", advice)
 
 

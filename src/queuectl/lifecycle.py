@@ -55,6 +55,9 @@ class Interrupted:
     why: str = "the worker was stopped"
 
 
+SILENT = Interrupted("its worker could give no sign of life")
+
+
 @dataclass(frozen=True, slots=True)
 class NoRoom:
     """The machine could not start a process just now (EMFILE, EAGAIN, ENOMEM)."""

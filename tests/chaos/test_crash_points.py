@@ -93,9 +93,8 @@ def test_a_migration_killed_at_any_statement_leaves_nothing_half_made(tmp_path: 
 
 STEPS = [
     *(f"sql:{number}" for number in range(1, 46)),
-    "before:queuectl.worker.process:Run.launch",
-    "after:queuectl.worker.process:Run.launch",
-    "after:queuectl.worker.process:Run.enter",
+    "before:queuectl.worker.process:Run._start",
+    "after:queuectl.worker.process:Run._start",
     "after:queuectl.worker.process:Run.reaped",
     "before:queuectl.worker.process:Run.finish",
     "after:queuectl.worker.process:Run.finish",

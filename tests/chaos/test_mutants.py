@@ -28,11 +28,11 @@ MUTANTS = {
         "not kill_survivors(self._traces_of(worker, claims), patience)",
         "False",
         "tests/chaos/test_crash_points.py::test_a_worker_killed_at_any_step_loses_nothing_and_overlaps_nothing"
-        "[after:queuectl.worker.process:Run.launch]",
+        "[after:queuectl.worker.process:Run._start]",
     ),
     "no sync": (
         "store/sqlite.py",
-        'else:\n            self._db.pragma("synchronous", "normal")',
+        'self._db.pragma("synchronous", "full")',
         'self._db.pragma("synchronous", "normal")',
         "tests/chaos/test_powercut.py::test_acknowledged_jobs_survive_a_power_cut",
     ),
@@ -56,7 +56,7 @@ MUTANTS = {
     ),
     "no tag in the environment": (
         "worker/kin.py",
-        "or _tag(pid) in traces.tags\n",
+        "or look.tag(pid) in traces.tags\n",
         "\n",
         "tests/unit/test_process.py::test_ending_a_run_ends_its_grandchildren_in_other_sessions_too",
     ),

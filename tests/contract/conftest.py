@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from queuectl.bell import Bell
-from queuectl.lifecycle import Exited, Outcome, after_run
+from queuectl.lifecycle import Exited, Outcome, Settlement, after_run
 from queuectl.model import Claim, Job, Report
 from queuectl.newjob import NewJob
 from queuectl.store import Store
@@ -69,6 +69,11 @@ def other_store(store: Store, open_engine: Callable[[], Engine]) -> Iterator[Sto
     other.close()
 
 
+def settle(store: Store, worker: str, claim: Claim, end: Settlement, report: Report = NOTHING) -> bool:
+    """End a run. False if it was refused, because the job has moved on."""
+    return not store.tick(worker, [(claim, end, report)]).refused
+
+
 class FakeWorker:
     """A registered worker whose bell this test process holds: alive until `die`."""
 
@@ -89,7 +94,7 @@ class FakeWorker:
 
     def settle(self, claim: Claim, outcome: Outcome = DONE, report: Report = NOTHING) -> bool:
         """End a run as its worker would; the outcome decides what becomes of the job."""
-        return self._store.settle(self.id, claim, after_run(claim, outcome, self._store.config(), 0), report)
+        return settle(self._store, self.id, claim, after_run(claim, outcome, self._store.config(), 0), report)
 
     def work_off(self, outcome: Outcome = DONE) -> str:
         """Claim the next due job and end its run like this; the job's id."""

@@ -21,9 +21,10 @@ def test_a_job_is_pending_due_now_and_has_the_defaults(store: Store, clock: Cloc
         "id": job.id, "command": "echo hi", "queue": "default", "state": "pending", "priority": 0, "attempts": 0,
         "crashes": 0, "max_retries": 3, "backoff_base": 2, "timeout_seconds": None,
         "run_at": "2027-01-15T08:00:00.000Z", "cwd": store.engine.default_cwd(), "env": {}, "tags": (),
-        "created_at": "2027-01-15T08:00:00.000Z", "updated_at": "2027-01-15T08:00:00.000Z", "started_at": None,
-        "finished_at": None, "duration_ms": None, "exit_code": None, "signal": None, "error": None, "stdout": None,
-        "stderr": None, "log_path": f"{store.engine.log_dir}/job_{job.id}.log", "worker_id": None,
+        "depends_on": [], "created_at": "2027-01-15T08:00:00.000Z", "updated_at": "2027-01-15T08:00:00.000Z",
+        "started_at": None, "finished_at": None, "duration_ms": None, "exit_code": None, "signal": None,
+        "error": None, "stdout": None, "stderr": None, "worker_id": None,
+        "log_path": f"{store.engine.log_dir}/job_{job.id}.log",
     }  # fmt: skip
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from queuectl.lifecycle import Exited, after_run
-from queuectl.model import Claim, Report
+from queuectl.model import Claim
 from queuectl.newjob import NewJob
 from queuectl.store import Store
-from tests.contract.conftest import FakeWorker, Hire, enqueue, snapshot
+from tests.contract.conftest import FakeWorker, Hire, enqueue, settle, snapshot
 
 
 def settled(store: Store, worker: FakeWorker, claim: Claim) -> bool:
-    return store.settle(worker.id, claim, after_run(claim, Exited(0), store.config(), 0), Report())
+    return settle(store, worker.id, claim, after_run(claim, Exited(0), store.config(), 0))
 
 
 def test_a_worker_that_lost_its_claim_cannot_settle(store: Store, hire: Hire) -> None:

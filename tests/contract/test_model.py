@@ -28,7 +28,7 @@ from queuectl.lifecycle import (
     TimedOut,
     after_run,
 )
-from queuectl.model import Claim, Report
+from queuectl.model import Claim
 from queuectl.newjob import NewJob
 from queuectl.states import FINISHED
 from queuectl.store import Store
@@ -36,7 +36,7 @@ from queuectl.store.engine import Engine
 from queuectl.store.postgres import PostgresEngine
 from queuectl.store.sqlite import SqliteEngine
 from tests.conftest import Clock
-from tests.contract.conftest import FakeWorker
+from tests.contract.conftest import FakeWorker, settle
 from tests.postgres import Server
 
 WORKERS = 3
@@ -161,7 +161,7 @@ class Queue(RuleBasedStateMachine):
         held = data.draw(st.sampled_from(running or self.held) | st.sampled_from(self.held))
         end = after_run(held.claim, outcome, self.store.config(), 0)
         again = held.said == end.reason and held.job.id in self.jobs  # as a worker does that got no answer
-        assert self.store.settle(held.worker, held.claim, end, Report()) is (held.valid or again)
+        assert settle(self.store, held.worker, held.claim, end) is (held.valid or again)
         if not held.valid:
             return
         held.said = end.reason
@@ -208,7 +208,9 @@ class Queue(RuleBasedStateMachine):
         assert {id: sorted(claim.id for claim in claims) for id, claims in found.items()} == {
             dead.id: sorted(held.job.id for held in lost)
         }
-        for claim, end in self.store.recover(dead.id)[1]:
+        recovered = self.store.recover(dead.id)
+        assert recovered is not None
+        for claim, end in recovered[1]:
             job = self.jobs[claim.id]
             outcome = Cancelled() if job.cancel_requested else Lost(dead.id)
             assert end == after_run(claim, outcome, self.store.config(), 0)
@@ -287,7 +289,9 @@ def test_the_store_agrees_with_its_model_on_postgres(url: str, postgres: Server)
     class QueueOnPostgres(Queue):
         def open(self) -> Engine:
             engine = PostgresEngine(url, clock=self.clock)
-            tables = ", ".join(f"{engine.schema}.{name}" for name in ("jobs", "workers", "config", "counts"))
+            tables = ", ".join(
+                f"{engine.schema}.{name}" for name in ("jobs", "events", "workers", "config", "counts")
+            )
             postgres.sql(f"TRUNCATE {tables} RESTART IDENTITY CASCADE")  # quicker than a schema for each example
             return engine
 

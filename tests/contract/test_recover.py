@@ -8,16 +8,23 @@ from dataclasses import replace
 
 import pytest
 
-from queuectl.lifecycle import Exited
+from queuectl.lifecycle import Exited, Settlement
+from queuectl.model import Claim
 from queuectl.newjob import NewJob
 from queuectl.store import Store
 from tests.conftest import Clock
 from tests.contract.conftest import FakeWorker, Hire, enqueue, snapshot
 
 
+def recovered(store: Store, worker: str) -> list[tuple[Claim, Settlement]]:
+    found = store.recover(worker)
+    assert found is not None
+    return found[1]
+
+
 def recover_all(store: Store) -> list[str]:
     """What a new worker does first; the ids of the jobs it put back."""
-    return [claim.id for worker in store.lost_workers() for claim, _ in store.recover(worker)[1]]
+    return [claim.id for worker in store.lost_workers() for claim, _ in recovered(store, worker)]
 
 
 def crash(store: Store, worker: FakeWorker) -> None:
@@ -157,6 +164,14 @@ def test_a_run_of_a_worker_that_never_came_to_register_is_put_back(store: Store,
     assert recover_all(store) == [id]
 
 
+def test_one_that_has_shown_itself_is_left_alone(store: Store, hire: Hire) -> None:
+    enqueue(store)
+    hire().claim_one()
+    before = snapshot(store)
+    assert store.recover("w1") is None
+    assert snapshot(store) == before
+
+
 def test_recovering_twice_changes_nothing_more(store: Store, hire: Hire) -> None:
     enqueue(store)
     worker = hire()
@@ -174,7 +189,7 @@ def test_two_that_notice_at_once_put_it_back_once(store: Store, other_store: Sto
     worker.claim_one()
     worker.die()
     seen_by_both = (store.lost_workers(), other_store.lost_workers())
-    assert len(store.recover("w1")[1]) == 1
+    assert len(recovered(store, "w1")) == 1
     hire("w2").claim_one()
     assert seen_by_both[1].keys() == {"w1"}
     assert other_store.recover("w1") == (None, [])  # acting on what it saw before

@@ -26,7 +26,7 @@ from queuectl.model import Claim, Event, Report
 from queuectl.newjob import NewJob
 from queuectl.store import Store
 from tests.conftest import Clock
-from tests.contract.conftest import Hire, enqueue, snapshot
+from tests.contract.conftest import Hire, enqueue, settle, snapshot
 
 REPORT = Report(duration_ms=1500, stdout="out", stderr="err", cpu_ms=12, max_rss_kb=345)
 
@@ -226,7 +226,7 @@ def test_the_schema_itself_refuses_nonsense(store: Store, hire: Hire, nonsense: 
     claim = worker.claim_one()
     before = snapshot(store)
     with pytest.raises(QueuectlError):
-        store.settle(worker.id, claim, Settlement(nonsense), Report())  # type: ignore[arg-type]
+        settle(store, worker.id, claim, Settlement(nonsense))  # type: ignore[arg-type]
     assert snapshot(store) == before
 
 

@@ -89,7 +89,12 @@ def test_another_name_of_the_same_file_is_the_same_queue(q: Cli) -> None:
     refused(q("copy", "--to", "link.db"), 4, "this very queue")
 
 
+def test_an_empty_queue_is_no_queue_to_copy(q: Cli, other: Cli) -> None:
+    refused(q("copy", "--to", other.url), 2, "there is nothing to copy", "--db")
+
+
 def test_workers_must_be_stopped_on_both_sides(q: Cli, other: Cli) -> None:
+    q.ok("config", "set", "max_retries", "7")
     q.ok("worker", "start")
     refused(q("copy", "--to", other.url), 4, "workers are running", "stop them first: queuectl worker stop")
     refused(q("--db", q.url, "copy", "--to", other.url), 4, "stop them first: queuectl --db ", " worker stop")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import time
 from datetime import datetime
 
 import pytest
 
-from tests.conftest import DEADLINE
+from tests.conftest import DEADLINE, eventually
 from tests.e2e.conftest import QUEUECTL, UNTIL_GO, Cli, alive, gone, kill, lines_in, pids_in
 
 START = re.compile(r"--- START (\S+) attempt=(\d+) worker=(\S+) ---\n")
@@ -218,6 +221,31 @@ setsid sh -c 'trap "" TERM HUP INT; echo $$ >> pids; while :; do sleep 0.1; done
 trap "" TERM
 while :; do sleep 0.1; done
 """
+
+
+def ends_while_its_worker_is_stopped(q: Cli, timeout: float) -> tuple[str, bool]:
+    """A job whose worker looks at it only when its time is over; did it end in time?"""
+    [worker] = q.workers()
+    id = q.enqueue("while ! test -e go; do sleep 0.01; done; rm go; touch done", timeout=timeout)
+    eventually(lambda: q.state(id) == "processing", "it runs")
+    os.kill(worker["pid"], signal.SIGSTOP)
+    try:
+        (q.folder / "go").touch()
+        eventually((q.folder / "done").exists, "it is done")
+        over_at = moment(q.job(id)["started_at"]) + timeout
+        in_time = time.time() < over_at - 0.5
+        eventually(lambda: time.time() > over_at, "its time is over")
+    finally:
+        os.kill(worker["pid"], signal.SIGCONT)
+    (q.folder / "done").unlink()
+    return id, in_time
+
+
+def test_what_ended_in_time_has_not_timed_out_however_late_its_worker_looks(working: Cli) -> None:
+    id, in_time = ends_while_its_worker_is_stopped(working, 3)
+    while not in_time:  # the machine was too slow for the job itself
+        id, in_time = ends_while_its_worker_is_stopped(working, 10)
+    assert working.finished(id)["state"] == "completed"
 
 
 def test_a_timeout_ends_the_whole_tree(working: Cli) -> None:

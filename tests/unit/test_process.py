@@ -13,12 +13,22 @@ from pathlib import Path
 
 import pytest
 
-from queuectl.lifecycle import Cancelled, Exited, Interrupted, NoRoom, NotStarted, Outcome, Signalled, TimedOut
+from queuectl import procfs
+from queuectl.lifecycle import (
+    SILENT,
+    Cancelled,
+    Exited,
+    Interrupted,
+    NoRoom,
+    NotStarted,
+    Outcome,
+    Signalled,
+    TimedOut,
+)
 from queuectl.model import Report
 from queuectl.settings import effective
 from queuectl.worker.kin import TAG, Traces, find, kill_survivors, signal_one, tag_of
 from queuectl.worker.process import CannotStart, Run, Workplace
-from queuectl.worker.process import start as start_runs
 from tests.conftest import eventually
 from tests.unit.conftest import a_claim, limited
 
@@ -188,14 +198,13 @@ class Stage:
     def run(self, command: str, **fields: object) -> Run:
         claim = a_claim(command, seq=len(self.runs) + 100, **{"cwd": str(self.folder), **fields})
         place = Workplace(WORKER, self.home, str(self.folder / "logs"), null=self.null)
-        runs, failures = start_runs([claim], place, CONFIG)
-        self.runs += runs
-        for failure in failures:
-            raise failure
-        return runs[0]
+        run = Run(claim, place, CONFIG)
+        self.runs.append(run)
+        return run
 
     def turn(self, run: Run) -> bool:
         """One turn of a worker's loop; is the run over?"""
+        run._place.eyes.blink()
         for pipe in list(run.pipes):
             run.read(pipe)
         try:
@@ -216,6 +225,7 @@ class Stage:
 
     def close(self) -> None:
         for run in list(self.runs):
+            run._place.eyes.blink()
             run.end(Interrupted(), 0)
             self.see_through(run)
         os.close(self.null)
@@ -311,12 +321,47 @@ def cannot_start(stage: Stage, command: str = "true", **fields: object) -> NotSt
     with pytest.raises(CannotStart) as problem:
         stage.run(command, **fields)
     assert os.listdir("/proc/self/fd") == before
+    assert isinstance(problem.value.outcome, NotStarted | NoRoom)
     return problem.value.outcome
 
 
 def test_a_missing_folder_is_a_failed_run_that_says_so(stage: Stage) -> None:
     outcome = cannot_start(stage, cwd="/no/such/folder")
     assert outcome == NotStarted('the working folder "/no/such/folder": no such file or directory')
+
+
+def test_what_came_too_late_is_not_started(stage: Stage) -> None:
+    """Its folder may have kept us waiting until the job was somebody else's."""
+    asked: list[str] = []
+
+    def in_time() -> bool:
+        asked.append(os.getcwd())
+        return False
+
+    place = Workplace(WORKER, stage.home, str(stage.folder), null=stage.null, may_start=in_time)
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(CannotStart) as problem:
+        Run(a_claim("touch started", cwd=str(stage.folder)), place, CONFIG)
+    assert problem.value.outcome == SILENT
+    assert asked == [str(stage.folder)]
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_an_environment_that_cannot_be_written_is_a_failed_run(stage: Stage) -> None:
+    assert isinstance(cannot_start(stage, env=json.dumps({"A": "\ud800"})), NotStarted)
+
+
+def test_many_runs_are_ended_with_one_look(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Workplace(WORKER, stage.home, str(stage.folder), null=stage.null)
+    stage.runs += [Run(a_claim(f"sleep {FOREVER}", seq=n), place, CONFIG) for n in range(5)]
+    looks: list[int] = []
+    every = procfs.processes
+    monkeypatch.setattr(procfs, "processes", lambda: looks.append(1) or every())  # type: ignore[func-returns-value]
+    place.eyes.blink()
+    for run in stage.runs:
+        run.end(Cancelled(), grace=5)
+        run.over()
+    assert len(looks) == 1
 
 
 def test_a_file_is_no_folder(stage: Stage) -> None:

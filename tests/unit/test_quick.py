@@ -102,7 +102,7 @@ LEFT_TO_CLICK = [
     ["--lines", "-"],
     ["-f", "jobs.jsonl"],
     ["--file=jobs.jsonl"],
-    ["--tag", "x", "true"],
+    ["--tag"],
     ["--env", "A=1", "true"],
     ["--cwd", "/", "true"],
     ["--backoff-base", "2", "true"],
@@ -130,11 +130,12 @@ def test_what_it_does_not_understand_it_leaves_to_click(args: list[str]) -> None
 WORD = st.sampled_from(
     [
         "true", "a b", "", "-", "--", "=", "x=y", "5", "-5", "1.5", "é", "{}", "--quiet", "--json", "--wait", "-f",
-        "-h", "--tag", "--env", "--lines", "--nonsense", "-x", "-p5", "-qp", *quick.VALUES, *quick.FLAGS,
+        "-h", "--tag", "--env", "--lines", "--nonsense", "-x", "-p5", "-qp", *quick.VALUES,
+        *quick.FLAGS, *quick.LISTS,
     ]
 )  # fmt: skip
 OPTION = st.tuples(
-    st.sampled_from([*quick.VALUES, *quick.FLAGS, "--tag", "-z"]),
+    st.sampled_from([*quick.VALUES, *quick.FLAGS, *quick.LISTS, "--env", "-z"]),
     st.sampled_from(["=", "=5", "=a b", "==", ""]),
 ).map("".join)
 
@@ -158,3 +159,5 @@ def test_every_option_of_the_quick_one_is_an_option_of_clicks() -> None:
         assert known[spelling][1] in kinds[kind]
     for spelling, name in quick.FLAGS.items():
         assert known[spelling] == (name, "boolean")
+    for spelling, name in quick.LISTS.items():
+        assert known[spelling] == (name, "text")

@@ -20,7 +20,12 @@ from queuectl.cli.submit import submit
 @click.option("--timeout", metavar="DURATION", help="Kill a run after this long: 90, 5m, 1h30m.")
 @click.option("--at", metavar="TIME", help='Not before: "09:00", "tomorrow 9:00", "2026-11-16 09:00", ISO 8601.')
 @click.option("--delay", metavar="DURATION", help="Not before this much time has passed.")
-@click.option("--cwd", type=click.Path(), metavar="FOLDER", help="Where it runs.  [default: here]")
+@click.option(
+    "--cwd",
+    type=click.Path(),
+    metavar="FOLDER",
+    help="Where it runs.  [default: here; with PostgreSQL the worker's folder]",
+)
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable for its environment; repeatable.")
 @click.option("--tag", "tags", multiple=True, help="A word to find it by; repeatable.")
 @click.option("--after", multiple=True, metavar="JOB", help="Not before this job has completed; repeatable.")

@@ -32,7 +32,7 @@ def enqueue(args: list[str]) -> int | None:
 
 def parse(args: list[str]) -> dict[str, object] | None:
     options: dict[str, object] = {}
-    lists: dict[str, list[str]] = {}
+    lists: dict[str, tuple[str, ...]] = {}
     words: list[str] = []
     rest = iter(args)
     for word in rest:
@@ -47,7 +47,7 @@ def parse(args: list[str]) -> dict[str, object] | None:
             item = value if equals else next(rest, None)
             if item is None:
                 return None
-            lists.setdefault(LISTS[name], []).append(item)
+            lists[LISTS[name]] = (*lists.get(LISTS[name], ()), item)
         elif name in VALUES and word.startswith("--" if equals else "-"):
             key, kind = VALUES[name]
             try:

@@ -8,7 +8,7 @@ from queuectl import newjob, times
 from queuectl.cli.render import note, plural, remember_address, visible
 from queuectl.errors import Conflict, InvalidInput
 from queuectl.newjob import NewJob
-from queuectl.store import Store, find, open_store
+from queuectl.store import Store, open_store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -130,6 +130,8 @@ def _moment(at: str | None, delay: str | None) -> str | None:
 
 
 def _dependencies(store: Store, after: dict[str, Sequence[str]]) -> list[dict[str, str]]:
+    from queuectl.store import find
+
     return [
         {"id": find.resolve(store.engine, id), "condition": condition}
         for condition, ids in after.items()

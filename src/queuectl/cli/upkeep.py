@@ -81,6 +81,10 @@ def copy_command(store: Store, url: str) -> None:
     """
     from queuectl.store import copy
 
+    if copy.size(store) == 0:
+        raise InvalidInput(
+            f"there is nothing to copy in {store.engine.name}", "is that the right queue? name it with --db"
+        )
     with closing(open_store(url)) as target, Progress("Copying", copy.size(store)) as progress:
         rows = copy.copy(store, target, progress.step)
     where = visible(target.engine.name)

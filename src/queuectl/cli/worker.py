@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ from queuectl.worker.worker import RETIRE
 
 MOST_WORKERS = 1000
 ANSWER_WITHIN = 10.0  # seconds
+READY_WITHIN = 20.0  # seconds that the next worker may take to come up
 
 
 @click.group("worker")
@@ -59,15 +61,27 @@ def start(store: Store, count: int, concurrency: int, queues: tuple[str, ...], f
             env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, pass_fds=[tell],
         )  # fmt: skip
     os.close(tell)
-    ready_count = 0
-    while ready_count < count and (answers := os.read(ready, count)):
-        ready_count += len(answers)
-    if ready_count < count:
+    up = _wait_until_ready(ready, count)
+    if up is None:
         manager.terminate()
-        raise QueuectlError(f"only {ready_count} of {count} workers came up", f"see {log_path}")
+        raise QueuectlError(f"the {plural(count, 'worker')} could not be started", f"see {log_path}")
     slots = f", {concurrency} jobs at once each" if concurrency > 1 else ""
-    say(f"Started {plural(count, 'worker')}{slots} (manager pid {manager.pid}).")
+    say(f"Started {plural(up, 'worker')}{slots} (manager pid {manager.pid}).")
+    if up < count:
+        note(f"{count - up} more cannot start yet, and keep trying. The log says why.")
     say(f"Log: {log_path}")
+
+
+def _wait_until_ready(answers: int, count: int) -> int | None:
+    """How many workers have come up, each with a byte in this pipe; None if that was given up. One that waits for the
+    database is not waited for."""
+    up = 0
+    while up < count and select.select([answers], [], [], READY_WITHIN)[0]:
+        news = os.read(answers, count)
+        if not news:
+            return None
+        up += len(news)
+    return up
 
 
 @worker_command.command("stop")

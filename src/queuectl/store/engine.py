@@ -103,6 +103,10 @@ class Engine(Protocol):
         """A line on which news comes that no bell can bring; None if there is none."""
         ...
 
+    def is_here(self, place: str) -> bool:
+        """Is that this machine, where the kernel knows of its workers?"""
+        ...
+
     def is_alive(self, holder: Holder, now: int) -> bool:
         """Does this worker live? `now` is a transaction's."""
         ...

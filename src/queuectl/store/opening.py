@@ -56,6 +56,10 @@ def _engine(url: str, durable: bool, patience: float) -> Engine:
     if is_shared(url):
         newjob.text("--db", url)
         return _postgres(url, patience)
+    if not separator and url.startswith(("postgres:", "postgresql:", "host=", "dbname=", "service=")):
+        raise InvalidInput(
+            f'"{url.split("=")[0].split(":")[0]}…" is no address of a queue', "write postgresql://user@host/name"
+        )
     if separator and scheme != "sqlite":
         raise InvalidInput(
             f'"{scheme}://" is not a kind of database this version knows',

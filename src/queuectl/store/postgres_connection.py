@@ -46,16 +46,22 @@ class Address:
         self._conninfo = f"{base}?{rest}" if rest else base
         try:
             self._parts = conninfo_to_dict(self._conninfo)
-        except psycopg.ProgrammingError:  # its words may hold the password
-            raise InvalidInput("this is no PostgreSQL address", f"write {EXAMPLE}") from None
+        except psycopg.ProgrammingError as error:  # its words may hold the password, but for the name of an option
+            wrong = re.search(r'invalid URI query parameter: "(\w+)"', str(error))
+            what = f'a PostgreSQL address has no option "{wrong[1]}"' if wrong else "this is no PostgreSQL address"
+            raise InvalidInput(what, f"write {EXAMPLE}; a % or @ in a password is written %25 or %40") from None
 
-    def __str__(self) -> str:
-        """As people may see it: without the password."""
+    @property
+    def plain(self) -> str:
+        """As other programs understand it; without the password."""
         part = self._parts.get
         user = f"{part('user')}@" if part("user") else ""
         port = f":{part('port')}" if part("port") else ""
-        schema = f"?schema={self.schema}" if self.schema != OPTIONS["schema"] else ""
-        return f"postgresql://{user}{part('host') or ''}{port}/{part('dbname') or ''}{schema}"
+        return f"postgresql://{user}{part('host') or ''}{port}/{part('dbname') or ''}"
+
+    def __str__(self) -> str:
+        """As people may see it: without the password."""
+        return self.plain + (f"?schema={self.schema}" if self.schema != OPTIONS["schema"] else "")
 
     def connect(self, patience: float) -> Connection:
         connection = Connection.connect(

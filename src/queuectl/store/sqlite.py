@@ -8,7 +8,7 @@ import time
 import apsw
 
 from queuectl import bell, private
-from queuectl.errors import Conflict, Duplicate, QueuectlError, StoreReplaced, StoreUnavailable
+from queuectl.errors import Conflict, Duplicate, InvalidInput, QueuectlError, StoreReplaced, StoreUnavailable
 from queuectl.store import migrate
 from queuectl.times import now_ms
 
@@ -137,14 +137,21 @@ class SqliteEngine:
     def listen(self) -> None:
         return None  # the bell is enough on one machine
 
+    def is_here(self, place: str) -> bool:
+        return True
+
     def is_alive(self, holder: Holder, now: int) -> bool:
         return bell.answers(self.run_dir, *holder[:3])
 
     def default_cwd(self) -> str | None:
         try:
-            return os.getcwd()
+            folder = os.getcwd()
+            folder.encode()
         except FileNotFoundError:  # removed under us; the worker's own folder will have to do
             return None
+        except UnicodeEncodeError:
+            raise InvalidInput("the name of this folder is not valid UTF-8", "give another: --cwd FOLDER") from None
+        return folder
 
     def backup(self, path: str) -> None:
         path = os.path.abspath(path)
@@ -217,6 +224,7 @@ class SqliteEngine:
         self._db.pragma("foreign_keys", True)
         self._db.wal_autocheckpoint(CHECKPOINT_AT)
         if self._durable:
+            self._db.pragma("synchronous", "full")  # not left to how this SQLite was built
             self._db.pragma("cache_size", -LARGEST_CACHE // 1024)  # for batches: it grows only as far as it is used
         else:
             self._db.pragma("synchronous", "normal")
@@ -322,10 +330,11 @@ class SqliteTransaction:
         try:
             self._db.execute(self._begin)
             if self._check_version and self._db.pragma("user_version") != migrate.NEWEST:
-                self._db.execute("ROLLBACK")
+                self._roll_back()
                 path = self._engine.path
                 raise StoreReplaced(f'"{path}" was upgraded by a newer queuectl', "restart the workers with that one")
         except apsw.Error as error:
+            self._roll_back()
             raise self._engine._explain(error) from error
         self.now = self._engine._clock()  # after the lock is ours: time spent waiting for it has passed
         return self
@@ -339,13 +348,16 @@ class SqliteTransaction:
                 return
         except apsw.Error as failed:
             error = failed
+        self._roll_back()
+        if isinstance(error, apsw.Error):
+            raise self._engine._explain(error) from error
+
+    def _roll_back(self) -> None:
         if self._db.in_transaction:  # a full disk may have rolled it back already
             try:
                 self._db.execute("ROLLBACK")
             except apsw.Error:
                 pass  # the error that brought us here says more
-        if isinstance(error, apsw.Error):
-            raise self._engine._explain(error) from error
 
     def run(self, sql: str, params: Params = {}) -> int:
         self._engine.execute(sql, params).fetchall()

@@ -1,9 +1,9 @@
 """Every statement of the store, once, in the order a job lives.
 
 One text serves every database. `:name` is a parameter; `{…}` is a spot where databases differ, filled in by the
-engine: `{skip_locked}`, `{for_update}`, `{among:name}` (is one of the values in the list parameter), and for what is
-done to many rows `{each:name}` with `{from_each}` or `{and_each}`: SQLite runs it for each row, PostgreSQL once for
-all, and a plain `:name` must then be the same in all of them.
+engine: `{skip_locked}`, `{for_update}`, `{in_turn}` (nobody else is at it for this worker), `{among:name}` (is one of
+the values in the list parameter), and for what is done to many rows `{each:name}` with `{from_each}` or `{and_each}`:
+SQLite runs it for each row, PostgreSQL once for all, and a plain `:name` must then be the same in all of them.
 """
 
 from __future__ import annotations
@@ -177,6 +177,8 @@ VALUES (:id, :pid, :pid_started, :place, :host, :manager_pid, :queues, :concurre
 
 HEARTBEAT = "UPDATE workers SET heartbeat_at = :now, expires_at = :expires WHERE id = :id"
 
+NEXT_EXPIRY = "SELECT min(expires_at) FROM workers WHERE place <> :place"
+
 LOCK_WORKER = """
 SELECT stop, id, pid, pid_started, place, expires_at FROM workers WHERE id = :id {for_update}
 """
@@ -185,14 +187,13 @@ SELECT stop, id, pid, pid_started, place, expires_at FROM workers WHERE id = :id
 # wants ended (`seq:run seq:run`), and the settings (`key=value key=value`). In turn: what a lost connection has still
 # under way for this worker comes to its end first. (Not by a lock on the row: that would write, and keep its signs of
 # life waiting.)
-NEWS = """
-SELECT stop,
-       (SELECT min(run_at) FROM jobs WHERE state IN ('pending', 'failed') AND NOT ready),
+NEWS = f"""
+SELECT stop, ({NEXT_DUE}),
        (SELECT string_agg(seq || ':' || run, ' ') FROM jobs
          WHERE worker_id = :id AND state = 'processing' AND cancel_requested),
        (SELECT string_agg(key || '=' || value, ' ') FROM config)
   FROM workers
- WHERE id = :id AND {in_turn}
+ WHERE id = :id AND {{in_turn}}
 """
 
 # 'now' is never taken back by a later 'drain'.
@@ -329,6 +330,11 @@ PARENTS = """
 SELECT jobs.id, jobs.state, condition, dependencies.state FROM dependencies JOIN jobs ON jobs.seq = parent
  WHERE child = (SELECT seq FROM jobs WHERE id = :id)
  ORDER BY dependencies.state DESC, parent LIMIT :limit
+"""
+
+ANY_DUE = """
+SELECT 1 WHERE EXISTS (SELECT 1 FROM jobs WHERE ready)
+            OR EXISTS (SELECT 1 FROM jobs WHERE state IN ('pending', 'failed') AND NOT ready AND run_at <= :now)
 """
 
 UNFINISHED = """

@@ -75,7 +75,7 @@ class Store:
         progress: Callable[[int], None] | None,
     ) -> Iterator[dict[str, object]]:
         """The jobs as rows, with what they left open filled in from the settings."""
-        cwd = self.engine.default_cwd()
+        cwd = None if all(job.cwd for job in jobs) else self.engine.default_cwd()
         for number, (job, id) in enumerate(zip(jobs, ids, strict=True)):
             if progress and number % PROGRESS_EVERY == 0:
                 progress(number)
@@ -160,6 +160,14 @@ class Store:
             expires = tx.now + round(lease * 1000)
             return lease if tx.run(sql.HEARTBEAT, {"id": worker, "now": tx.now, "expires": expires}) else None
 
+    def next_expiry(self) -> float | None:
+        """Seconds until the promise of a worker on another machine runs out, if there are any such workers."""
+        if not self.engine.leased:
+            return None
+        with self.engine.read() as tx:
+            [(soonest,)] = tx.rows(sql.NEXT_EXPIRY, {"place": self.engine.place})
+            return None if soonest is None else (soonest - tx.now) / 1000
+
     def tick(
         self,
         worker: str,
@@ -204,10 +212,6 @@ class Store:
         if released:
             self.engine.announce()
         return tick
-
-    def settle(self, worker: str, claim: Claim, settlement: Settlement, report: Report) -> bool:
-        """End a run. False if the job has moved on without us; nothing but its history is changed then."""
-        return not self.tick(worker, [(claim, settlement, report)]).refused
 
     def _settle(
         self,
@@ -306,7 +310,7 @@ class Store:
             dead = [
                 id
                 for id, pid, pid_started, place, expires_at in tx.rows(sql.HOLDERS)
-                if (everywhere or place == self.engine.place)
+                if (everywhere or self.engine.is_here(place))
                 and not self.engine.is_alive((id, pid, pid_started, place, expires_at), tx.now)
             ]
             return {id: [Claim(*row[:-1]) for row in tx.rows(sql.HELD_BY, {"worker": id})] for id in dead}
@@ -315,9 +319,9 @@ class Store:
         """Whoever is registered or holds a job, and if he lives."""
         return {holder[0]: self.engine.is_alive(holder, tx.now) for holder in tx.rows(sql.HOLDERS)}
 
-    def recover(self, worker: str) -> tuple[str | None, list[tuple[Claim, Settlement]]]:
+    def recover(self, worker: str) -> tuple[str | None, list[tuple[Claim, Settlement]]] | None:
         """Put back what a lost worker was running and strike it off; the order it had, and its runs. The caller has
-        ended its processes. One that has shown itself in the meantime is left alone."""
+        ended its processes. None if it has shown itself in the meantime: then it is left alone."""
         from queuectl import lifecycle
         from queuectl.model import Claim, Report
 
@@ -327,7 +331,7 @@ class Store:
             for stop, *holder in tx.rows(sql.LOCK_WORKER, {"id": worker}):
                 order = stop
                 if self.engine.is_alive(tuple(holder), tx.now):
-                    return None, []
+                    return None
             for *fields, cancel_requested in tx.rows(sql.LOCK_HELD_BY, {"worker": worker}):
                 claim = Claim(*fields)
                 if cancel_requested:

@@ -98,6 +98,11 @@ class Views:
         with self._engine.read() as tx:
             return dict(tx.rows(sql.STATES_OF, {"ids": list(ids)}))
 
+    def any_due(self) -> bool:
+        """Is there a job that could run now?"""
+        with self._engine.read() as tx:
+            return bool(tx.rows(sql.ANY_DUE, {"now": tx.now}))
+
     def unfinished(self) -> list[str]:
         with self._engine.read() as tx:
             return [id for (id,) in tx.rows(sql.UNFINISHED)]
@@ -216,7 +221,7 @@ class Views:
                 stop=stop,
                 jobs=tuple(job for holder, job in running if holder == id),
                 alive=self._engine.is_alive((id, pid, pid_started, place, expires_at), now),
-                here=place == self._engine.place,
+                here=self._engine.is_here(place),
             )
             for (
                 id, pid, pid_started, place, expires_at, host, manager_pid, queues, concurrency, started_at,

@@ -20,6 +20,36 @@ TAG = b"QUEUECTL_RUN"
 Table = dict[int, procfs.Process]
 
 
+class Look:
+    """All processes as they were at one moment, and their tags, which are read when somebody asks."""
+
+    def __init__(self) -> None:
+        self.processes: Table = procfs.processes()
+        self._tags: dict[int, str | None] = {}
+
+    def tag(self, pid: int) -> str | None:
+        if pid not in self._tags:
+            value = procfs.variable(pid, TAG)
+            self._tags[pid] = None if value is None else value.decode("ascii", "replace")
+        return self._tags[pid]
+
+
+class Eyes:
+    """One look for all who want to know in the same turn. What it does not show can be trusted however old it is:
+    where no process of a run was left, none can have come since."""
+
+    def __init__(self) -> None:
+        self._look: Look | None = None
+
+    def blink(self) -> None:
+        self._look = None
+
+    def look(self) -> Look:
+        if self._look is None:
+            self._look = Look()
+        return self._look
+
+
 @dataclass(frozen=True, slots=True)
 class Traces:
     """By what the processes of some runs can be known."""
@@ -70,11 +100,12 @@ def kill_once(traces: Traces, adopter: int = 0) -> bool:
     return bool(found)
 
 
-def find(traces: Traces, known: dict[int, int] = {}, adopter: int = 0) -> dict[int, int]:
+def find(traces: Traces, known: dict[int, int] = {}, adopter: int = 0, look: Look | None = None) -> dict[int, int]:
     """The live processes of these runs, as pid and start time: those the marks lead to, those `known` before, and
     their descendants. `adopter` is the manager whose children they become when their own parents die. Empty where
     there is no /proc."""
-    table = {pid: process for pid, process in procfs.processes().items() if process.started >= traces.since}
+    look = look or Look()
+    table = {pid: process for pid, process in look.processes.items() if process.started >= traces.since}
     leaders = {pid for pid, (first, last) in traces.leaders.items() if _is_born(table, pid, first, last)}
     sessions = leaders | {pid for pid in traces.sessions if pid not in table}
     found = {
@@ -83,16 +114,16 @@ def find(traces: Traces, known: dict[int, int] = {}, adopter: int = 0) -> dict[i
         if known.get(pid) == process.started
         or process.session in sessions
         or (adopter == process.parent != 0 and process.session in traces.leaders and process.session not in table)
-        or _tag(pid) in traces.tags
+        or look.tag(pid) in traces.tags
     }
-    return _with_descendants(found | _hidden(table, traces), table)
+    return _with_descendants(found | _hidden(table, traces, look), table)
 
 
-def _hidden(table: Table, traces: Traces) -> set[int]:
+def _hidden(table: Table, traces: Traces, look: Look) -> set[int]:
     """The processes of the group that have shed their tag. What stems from an older process, or from another run
     (which was free to leave it behind), is not meant."""
     inside = cgroup.members(traces.group) - {os.getpid()} if traces.since else set()
-    spared = {pid for pid in inside if pid not in table or _tag(pid) not in (None, *traces.tags)}
+    spared = {pid for pid in inside if pid not in table or look.tag(pid) not in (None, *traces.tags)}
     family = _with_descendants(spared & table.keys(), table).keys()
     return {pid for pid in inside - spared - family if table[pid].parent not in spared}
 
@@ -114,11 +145,6 @@ def signal_one(pid: int, started: int, number: int) -> None:
 
 def _is_born(table: Table, pid: int, first: int, last: int) -> bool:
     return pid in table and first <= table[pid].started <= last and table[pid].session == pid
-
-
-def _tag(pid: int) -> str | None:
-    value = procfs.variable(pid, TAG)
-    return None if value is None else value.decode("ascii", "replace")
 
 
 def _with_descendants(found: set[int], table: Table) -> dict[int, int]:

@@ -10,6 +10,7 @@ import os
 import time
 
 SUFFIX = ".lease"  # the dot tells it from a bell
+BEAT = 1 / 3  # of the lease: a worker gives a sign of life so often
 ASK = 2 / 3  # of the lease: the worker asks its runs to go
 KILL = 5 / 6  # of the lease: its manager ends them
 NEVER = float("inf")
@@ -27,6 +28,7 @@ class Lease:
         self._path = path_of(folder, worker_id)
         self._file = -1
         self._ask_at = NEVER
+        self.grace = 0.0  # seconds that runs have to go in when they are asked to
         self.asked = False  # have the runs been asked to go?
 
     @property
@@ -45,6 +47,7 @@ class Lease:
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         os.pwrite(self._file, b"%20.3f" % (since + seconds * KILL), 0)
         self._ask_at = since + seconds * ASK
+        self.grace = seconds * (KILL - ASK) / 2
         self.asked = False
 
     def end(self) -> None:

@@ -192,7 +192,8 @@ class Manager:
 
     def _start_later(self, succeeds: str, seconds: float) -> None:
         self._to_start.append(succeeds)
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+        left, _ = signal.getitimer(signal.ITIMER_REAL)
+        signal.setitimer(signal.ITIMER_REAL, min(seconds, left or seconds))
 
 
 def restart_pause(short_lives: int, killed: bool) -> float:

@@ -6,13 +6,13 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from queuectl import lifecycle, logs, procfs
 from queuectl.model import Claim, Report
 from queuectl.settings import Config
-from queuectl.worker.kin import TAG, Traces, find, signal_one, tag_of
+from queuectl.worker.kin import TAG, Eyes, Traces, find, signal_one, tag_of
 from queuectl.worker.output import STREAMS, Output, RunLog
 
 NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
@@ -27,15 +27,15 @@ RESET = [
     signal.SIGCHLD,
 ]
 DRAIN_AT_EXIT = 1 << 20
+Ending = lifecycle.TimedOut | lifecycle.Cancelled | lifecycle.Interrupted
 _buffer = memoryview(bytearray(65536))
 
 
 class CannotStart(Exception):
     """No process was started; `outcome` says what that means for the job."""
 
-    def __init__(self, claim: Claim, outcome: lifecycle.NotStarted | lifecycle.NoRoom) -> None:
-        super().__init__(outcome.reason)
-        self.claim = claim
+    def __init__(self, outcome: lifecycle.NotStarted | lifecycle.NoRoom | lifecycle.Interrupted, why: str) -> None:
+        super().__init__(why)
         self.outcome = outcome
 
 
@@ -49,6 +49,9 @@ class Workplace:
     database: str = ""  # names this very one
     group: str = ""  # a control group in which a run is alone with its worker
     null: int = field(default_factory=lambda: os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    # May a run be started still? Asked in the last moment: it may take long to get into its folder.
+    may_start: Callable[[], bool] = lambda: True
+    eyes: Eyes = field(default_factory=Eyes)
     # As bytes, once: os.environ decodes and encodes every entry each time it is read.
     env: dict[bytes, bytes] = field(default_factory=lambda: dict(os.environb))
 
@@ -56,7 +59,7 @@ class Workplace:
 class Run:
     """A live execution of a claimed job, from start to the end of its processes."""
 
-    ending: lifecycle.TimedOut | lifecycle.Cancelled | lifecycle.Interrupted | None = None
+    ending: Ending | None = None
     _clearing = False  # it failed by itself, and what it left is being ended
     _kill_at = 0.0
     _killed = False
@@ -65,63 +68,60 @@ class Run:
     _duration_ms = _cpu_ms = _max_rss_kb = 0
 
     def __init__(self, claim: Claim, place: Workplace, config: Config) -> None:
-        """Make everything ready for `launch`."""
         self.claim = claim
         self._place = place
         self.tag = tag_of(place.worker_id, claim, place.database)
         self.output = Output(lambda: self._open_log(int(config["log_max_bytes"])), int(config["output_limit"]))
         self.pipes: dict[int, int] = {}  # the streams that are still open
-        self._ends: list[int] = []  # the sides of the pipes that are the run's
         self._members: dict[int, int] = {}
-        self._env = self._environment()
+        self.began = time.monotonic()
+        self.deadline = self.began + claim.timeout_seconds if claim.timeout_seconds else None
+        first = procfs.ticks()
+        self.pid = self._start(place.home)
+        self.born = (first, procfs.ticks())
+
+    def _start(self, home: int) -> int:
+        claim, ends = self.claim, []
+        command = ["/bin/sh", "-c", claim.command]
+        if claim.command[0] in "-+":
+            command.insert(2, "--")  # else the shell would take it for an option
         try:
             for stream in range(STREAMS):
                 reader, writer = os.pipe()
                 os.set_blocking(reader, False)
                 self.pipes[reader] = stream
-                self._ends.append(writer)
-        except OSError as error:
-            self._close_pipes()
-            raise CannotStart(claim, _why_not(error, claim)) from error
-
-    def launch(self) -> None:
-        """Start the shell. It inherits our folder: posix_spawn cannot set one, and a wrapper would cost an exec."""
-        claim = self.claim
-        command = ["/bin/sh", "-c", claim.command]
-        if claim.command[0] in "-+":
-            command.insert(2, "--")  # else the shell would take it for an option
-        actions = [
-            (os.POSIX_SPAWN_DUP2, self._place.null, 0),
-            (os.POSIX_SPAWN_DUP2, self._ends[0], 1),
-            (os.POSIX_SPAWN_DUP2, self._ends[1], 2),
-        ]
-        self.began = time.monotonic()
-        self.deadline = self.began + claim.timeout_seconds if claim.timeout_seconds else None
-        try:
-            os.chdir(claim.cwd or self._place.home)
-            self.pid = os.posix_spawn(
+                ends.append(writer)
+            # The shell inherits our folder: posix_spawn cannot set one, and a wrapper would cost an exec.
+            os.chdir(claim.cwd or home)
+            if not self._place.may_start():
+                raise CannotStart(lifecycle.SILENT, "too late")
+            return os.posix_spawn(
                 command[0],
                 command,
-                self._env,
-                file_actions=actions,
+                self._environment(),
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, self._place.null, 0),
+                    (os.POSIX_SPAWN_DUP2, ends[0], 1),
+                    (os.POSIX_SPAWN_DUP2, ends[1], 2),
+                ],
                 setsid=True,
                 setsigmask=[],
                 setsigdef=RESET,
             )
-        except (OSError, ValueError) as error:
-            self._close_pipes()
-            raise CannotStart(claim, _why_not(error, claim)) from error
-
-    def enter(self, born: tuple[int, int]) -> None:
-        """It runs, since a moment between these two ticks: let go of what is now its own."""
-        self.born = born
-        self._env = {}
-        for pipe in self._ends:
-            os.close(pipe)
-
-    def _close_pipes(self) -> None:
-        for pipe in (*self.pipes, *self._ends):
-            os.close(pipe)
+        except (OSError, ValueError, CannotStart) as error:
+            for pipe in self.pipes:
+                os.close(pipe)
+            if isinstance(error, CannotStart):
+                raise
+            outcome = _why_not(error, claim)
+            raise CannotStart(outcome, outcome.reason) from error
+        finally:
+            for pipe in ends:
+                os.close(pipe)
+            try:
+                os.chdir(home)
+            except OSError:  # we may no longer enter it; the next run says where it wants to be
+                pass
 
     def _environment(self) -> dict[bytes, bytes]:
         claim = self.claim
@@ -174,7 +174,7 @@ class Run:
 
     # -- its end -----------------------------------------------------------------------------------------
 
-    def end(self, why: lifecycle.TimedOut | lifecycle.Cancelled | lifecycle.Interrupted, grace: float) -> None:
+    def end(self, why: Ending, grace: float) -> None:
         """Ask everything the run started to go; `over` sees to it that it does. (What has failed by itself before
         stays failed.)"""
         if self.ending is None and not self._clearing:
@@ -233,7 +233,7 @@ class Run:
     def _find(self) -> dict[int, int]:
         sessions = frozenset() if self._session_over else frozenset([self.pid])
         traces = Traces(frozenset([self.tag]), {self.pid: self.born}, self._place.group, sessions)
-        self._members = find(traces, self._members)
+        self._members = find(traces, self._members, look=self._place.eyes.look())
         if self._status is not None and not self._members:
             self._session_over = True  # its number may be given to a stranger from now on
         return self._members
@@ -269,34 +269,6 @@ class Run:
         if number:
             return lifecycle.Signalled(number), lifecycle.signal_label(number)
         return lifecycle.Exited(code), str(code)
-
-
-def start(claims: Iterable[Claim], place: Workplace, config: Config) -> tuple[list[Run], list[CannotStart]]:
-    """Start a run of each, one step for all of them before the next one: between two launches other processes have
-    the processor, and little should have to be found again in its caches after them."""
-    ready: list[Run] = []
-    runs: list[Run] = []
-    failures: list[CannotStart] = []
-    for claim in claims:
-        try:
-            ready.append(Run(claim, place, config))
-        except CannotStart as failure:
-            failures.append(failure)
-    first = procfs.ticks()
-    for run in ready:
-        try:
-            run.launch()
-            runs.append(run)
-        except CannotStart as failure:
-            failures.append(failure)
-    born = (first, procfs.ticks())
-    try:
-        os.chdir(place.home)
-    except OSError:  # we may no longer enter it; the next run says where it wants to be
-        pass
-    for run in runs:
-        run.enter(born)
-    return runs, failures
 
 
 def take(pipe: int) -> bytes:

@@ -29,7 +29,10 @@ class Recovery:
             if not kill_survivors(self._traces_of(worker, claims), patience):
                 self._log.tell("a lost run will not die, its job must wait", by=worker)
                 continue
-            orders[worker], recovered = self._store.recover(worker)
+            found = self._store.recover(worker)
+            if found is None:  # it has shown itself
+                continue
+            orders[worker], recovered = found
             for claim, settlement in recovered:
                 self._mark_lost(claim)
                 self._log.tell("run lost", job=claim.id, run=claim.run, by=worker, next=settlement.state)

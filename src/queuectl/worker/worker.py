@@ -12,7 +12,7 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -30,13 +30,14 @@ from queuectl.worker.board import Board
 from queuectl.worker.ears import Ears
 from queuectl.worker.lease import Lease
 from queuectl.worker.log import Log
-from queuectl.worker.process import Run, Workplace, start, take
+from queuectl.worker.process import CannotStart, Ending, Run, Workplace, take
 from queuectl.worker.recovery import Recovery
 
 LINGER = 0.001  # seconds to wait for other short runs to end, so that they share a transaction
 FLUSH_WITHIN = 0.05  # a settled run is on disk this many seconds later at most
 STORE_PATIENCE = 1.0  # a locked database must not keep the loop from its runs for longer
 RETRY_STORE_AFTER = 0.25
+LEAST_BEAT = 1.0  # seconds between two looks at a worker that has not kept its promise
 PRUNE_EVERY = 60.0
 PRUNES_AT_ONCE = 10
 
@@ -44,7 +45,6 @@ PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)  # waiting he
 LEAVE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 RETIRE = signal.SIGUSR1  # leave as well, but never in a hurry, however often it is said
 NEVER = float("inf")
-SILENT = lifecycle.Interrupted("its worker could give no sign of life")
 LEFT_IN_ORDER = 0
 START_AGAIN = 3
 
@@ -139,12 +139,14 @@ class Worker:
         group = cgroup.join(self.id)
         engine = self._store.engine
         alone = group if assignment.concurrency == 1 else ""
-        self._place = Workplace(self.id, _open_here(), engine.log_dir, engine.identity, alone)
+        self._lease = Lease(engine.run_dir, self.id)
+        self._place = Workplace(
+            self.id, _open_here(), engine.log_dir, engine.identity, alone, may_start=lambda: not self._lease.over
+        )
         self._board = self._patiently(lambda: Board(engine.run_dir, self.id, engine.identity, group))
         self._bell = self._patiently(lambda: Bell(engine.run_dir, self.id))
         self._recovery = Recovery(self._store, group, self._log)
         self._ears.turn_to(self._bell.fileno(), self._heard_bell)
-        self._lease = Lease(engine.run_dir, self.id)
 
     def _open_store(self) -> Store:
         return open_store(self._assignment.url, durable=False, patience=STORE_PATIENCE)
@@ -178,6 +180,8 @@ class Worker:
                 self._ears.listen(LINGER)
                 self._collect()
             now = time.monotonic()
+            if self._flush_at is not None and now >= self._flush_at:
+                self._flush()
             if self._exit_code == START_AGAIN:  # there is nobody to settle with
                 self._news = False
                 self._ended.clear()
@@ -187,8 +191,6 @@ class Worker:
                 self._poll()
             if now >= self._beat_at:
                 self._beat()
-            if self._flush_at is not None and now >= self._flush_at:
-                self._flush()
         if self._exit_code == LEFT_IN_ORDER:
             self._patiently(lambda: self._store.unregister(self.id))
             self._flush()
@@ -209,8 +211,7 @@ class Worker:
 
     def _collect(self) -> None:
         """Find out which runs have ended, and end those that are out of time."""
-        if self._lease.over and not self._lease.asked:
-            self._fence()
+        self._place.eyes.blink()
         while self._shells:
             pid, status, used = os.wait4(-1, os.WNOHANG)
             if pid == 0:
@@ -220,12 +221,14 @@ class Worker:
                 self._shells.pop(pid).reaped(status, cpu, used.ru_maxrss, self._config["kill_grace"])
         now = time.monotonic()
         for run in list(self._runs.values()):
+            if run.over():  # looked at first: what has ended in time has, however late we come to see it
+                self._finish(run)
+                continue
             if run.deadline is not None and now >= run.deadline:
                 run.end(lifecycle.TimedOut(run.claim.timeout_seconds or 0), self._config["kill_grace"])
-            if run.over():
-                self._finish(run)
-            else:
-                run.output.flush()
+            run.output.flush()
+        if self._lease.over and not self._lease.asked:
+            self._fence()
 
     def _others_end_soon(self) -> bool:
         """Short runs end in company; long ones are not waited for."""
@@ -267,19 +270,19 @@ class Worker:
         self._beat_at = min(self._beat_at, now + self._beat_every())
         for claim in tick.refused:
             self._log.tell("late result refused", job=claim.id, run=claim.run)
-        for run in self._runs.values():
-            if (run.claim.seq, run.claim.run) in tick.cancels:
-                run.end(lifecycle.Cancelled(), tick.config["kill_grace"])
+        if tick.cancels:
+            unwanted = [run for run in self._runs.values() if (run.claim.seq, run.claim.run) in tick.cancels]
+            self._end(unwanted, lifecycle.Cancelled(), tick.config["kill_grace"])
         if tick.stop:
             self._leave(in_a_hurry=tick.stop == "now")
         self._board.write()  # before anything new: what ended may leave processes behind
-        if self._lease.over:  # the answer was long on its way: others may have the jobs by now
-            self._put_back(tick.claims, SILENT)
-        elif self._in_a_hurry:
-            self._put_back(tick.claims, lifecycle.Interrupted())
-        elif tick.claims:
-            self._start(tick.claims)
-        self._board.write()
+        for claim in tick.claims:
+            if self._lease.over:  # the answer was long on its way: others may have it by now
+                self._settle_later(claim, lifecycle.SILENT, Report(duration_ms=0))
+            elif self._in_a_hurry:
+                self._settle_later(claim, lifecycle.Interrupted(), Report(duration_ms=0))
+            else:
+                self._start(claim)
 
     def _going_on(self) -> set[tuple[int, int]] | None:
         """What we know to be ours, if the store may think otherwise."""
@@ -308,35 +311,36 @@ class Worker:
         self._report_trouble(error)
         self._exit_code = START_AGAIN
         self._news = False
-        self._due_at = NEVER
+        self._due_at = self._poll_at = NEVER
         self._ended.clear()
         self._leave(in_a_hurry=True)
 
     # -- runs --------------------------------------------------------------------------------------------
 
-    def _start(self, claims: list[Claim]) -> None:
-        runs, failures = start(claims, self._place, self._config)
-        for run in runs:
-            seq = run.claim.seq
-            self._runs[seq] = self._shells[run.pid] = run
-            self._board.pin(seq, run.pid, run.born, run.tag)
-            for pipe in run.pipes:
-                self._ears.turn_to(pipe, run.read)
-            self._log.mention("run started", job=run.claim.id, run=run.claim.run, pid=run.pid)
-        if runs and self._cramped:  # there is room again: fill the other slots, too
-            self._cramped = False
-            self._news = True
-        for failure in failures:
-            self._log.tell("run not started", job=failure.claim.id, run=failure.claim.run, reason=failure)
-            self._put_back([failure.claim], failure.outcome)
-            if isinstance(failure.outcome, lifecycle.NoRoom):
+    def _start(self, claim: Claim) -> None:
+        try:
+            run = Run(claim, self._place, self._config)
+        except CannotStart as error:
+            self._log.tell("run not started", job=claim.id, run=claim.run, reason=error)
+            self._settle_later(claim, error.outcome, Report(duration_ms=0))
+            if isinstance(error.outcome, lifecycle.NoRoom):
                 self._no_room_until = time.monotonic() + lifecycle.NO_ROOM_DELAY
                 self._cramped = True
+            return
+        self._board.pin(claim.seq, run.pid, run.born, run.tag)
+        self._board.write()  # at once: whoever must end it, if we are killed or the next start hangs, looks there
+        self._runs[claim.seq] = self._shells[run.pid] = run
+        if self._cramped:  # there is room again: fill the other slots, too
+            self._cramped = False
+            self._news = True
+        for pipe in run.pipes:
+            self._ears.turn_to(pipe, run.read)
+        self._log.mention("run started", job=claim.id, run=claim.run, pid=run.pid)
 
-    def _put_back(self, claims: list[Claim], outcome: lifecycle.Outcome) -> None:
-        """These were never started."""
-        for claim in claims:
-            self._settle_later(claim, outcome, Report(duration_ms=0))
+    def _end(self, runs: Iterable[Run], why: Ending, grace: float) -> None:
+        self._place.eyes.blink()
+        for run in list(runs):
+            run.end(why, grace)
 
     def _finish(self, run: Run) -> None:
         del self._runs[run.claim.seq]
@@ -383,8 +387,7 @@ class Worker:
             self._say_leaving()
         if in_a_hurry and not self._in_a_hurry:
             self._in_a_hurry = True
-            for run in list(self._runs.values()):
-                run.end(lifecycle.Interrupted(), self._config["kill_grace"])
+            self._end(self._runs.values(), lifecycle.Interrupted(), self._config["kill_grace"])
 
     def _say_leaving(self) -> None:
         """Nobody should count on us any longer; whoever ordered it knows, others read it in our row."""
@@ -452,15 +455,13 @@ class Worker:
 
     def _beat_every(self) -> float:
         """Others may take our jobs when they have missed three beats; on one machine nobody counts them."""
-        return self._config["lease_timeout"] / (3 if self._store.engine.leased else 1)
+        return self._config["lease_timeout"] * (lease.BEAT if self._store.engine.leased else 1)
 
     def _fence(self) -> None:
         """Nobody has heard of us for too long: others will take our jobs soon, so our own runs must end before."""
         self._lease.asked = True
         self._log.tell("no sign of life could be given, ending the running jobs", jobs=len(self._runs))
-        for run in list(self._runs.values()):
-            grace = min(self._config["kill_grace"], self._config["lease_timeout"] / 12)
-            run.end(SILENT, grace)
+        self._end(self._runs.values(), lifecycle.SILENT, min(self._config["kill_grace"], self._lease.grace))
 
     def _beat(self) -> None:
         """A sign of life, a look for dead workers, and the clean-up that `retention_days` asks for."""
@@ -477,6 +478,8 @@ class Worker:
             self._judges &= not cut_off
             self._recover_lost(patience=0.1)  # our own runs must not wait for a stranger's to die
             self._judges = True  # from the next beat on: by then, those who were away with us have shown themselves
+            if (expiry := self._store.next_expiry()) is not None:  # a lost machine is noticed as soon as it may be
+                self._beat_at = min(self._beat_at, now + max(expiry, LEAST_BEAT))
             days = self._config["retention_days"]
             if days and now >= self._prune_at:
                 self._prune_at = now + PRUNE_EVERY
