@@ -24,7 +24,7 @@ def main() -> int:
     parser.add_argument("--no-peers", action="store_true", help="only ourselves, xargs and the limit of the machine")
     parser.add_argument("--sizes", help="the queues of the growth part, for example 1000,100000")
     parser.add_argument("--setup", action="store_true", help="install the peers from Debian and PyPI, and stop")
-    parser.add_argument("--json", type=Path, default=Path("bench/results.json"), help="where the figures go")
+    parser.add_argument("--json", type=Path, help="where the figures go; bench/results.json for all parts")
     parser.add_argument("--plot", type=Path, help="also draw the drain as SVG")
     options = parser.parse_args()
     if options.setup:
@@ -44,25 +44,22 @@ def main() -> int:
     if unknown:
         parser.error(f"there is no part {unknown[0]}; choose from {' '.join(parts)}")
     figures: dict[str, Figure] = {}
+    drained: dict[str, Figure] = {}
     bars: list[Bar] = []
     for name in options.parts or parts:
         print(f"\n== {name}", flush=True)
         found, promised = parts[name]()
         figures |= found
         bars += promised
+        if name == "drain":
+            drained = found
     print("\n== what was promised")
     for bar in bars:
         print(" ", bar)
-    write(options.json, figures, bars)
-    if options.plot:
-        plot.draw(
-            options.plot,
-            [
-                figure
-                for figure in figures.values()
-                if figure.unit == "jobs/s" and not figure.name.startswith("queuectl enqueue")
-            ],
-        )
+    if options.json or not options.parts:
+        write(options.json or Path("bench/results.json"), figures, bars)
+    if options.plot and drained:
+        plot.draw(options.plot, list(drained.values()))
     return 0
 
 

@@ -55,7 +55,7 @@ def bars(figures: dict[str, Figure], waits: list[Figure], grown: list[Figure], h
         best = max(peers, key=lambda figure: figure.median)
         ratio = figures[OURS].to(best)
         yield Bar(f"PostgreSQL: claim and settle against {best.name}", ratio.median, str(ratio), 2, 5)
-    yield Bar("PostgreSQL: enqueue to start, p50 ms", waits[0].median, str(waits[0]), 10, None, at_least=False)
+    yield Bar("PostgreSQL: enqueue to output, p50 ms", waits[0].median, str(waits[0]), 10, None, at_least=False)
     worst = max(figure.median for figure in grown)
     yield Bar(
         f"PostgreSQL: a tick at {GROWN:,} rows against {SMALL:,}", worst, f"{worst:.2f}", 1.5, None, at_least=False
@@ -80,7 +80,11 @@ def ours(server: Server) -> float:
     with queue(server) as url:
         with opened(url) as store:
             store.enqueue([NewJob("true")] * JOBS)
-        return JOBS / took([[sys.executable, "-m", "bench.fleet", url]] * 2, os.environ)
+        rate = JOBS / took([[sys.executable, "-m", "bench.fleet", url]] * 2, os.environ)
+        with opened(url) as store:
+            if (done := store.views.counts()["completed"]) != JOBS:
+                raise RuntimeError(f"only {done} of {JOBS} jobs were completed")
+        return rate
 
 
 def peer(server: Server, script: str, jobs: int) -> Callable[[], float]:
@@ -106,6 +110,8 @@ def took(commands: list[list[str]], env: os._Environ[str] | dict[str, str]) -> f
         for command in commands
     ]
     moments = [[float(word) for word in process.communicate()[0].split()[-2:]] for process in started]
+    if any(process.returncode for process in started):
+        raise RuntimeError(f"{commands[0][-1]} failed")
     return max(end for _, end in moments) - min(begin for begin, _ in moments)
 
 

@@ -31,6 +31,7 @@ class Job:
     env: dict[str, str]
     tags: tuple[str, ...]
     depends_on: tuple[tuple[str, str], ...]  # ids and conditions
+    unique_key: str | None
     created_at: int
     updated_at: int
     started_at: int | None

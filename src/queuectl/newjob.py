@@ -18,6 +18,7 @@ NAME_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678
 NAME_HELP = 'use letters, digits and "._:+-", starting with a letter or digit, 128 at most'
 ID_ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 
+ON_DUPLICATE = ("refuse", "skip", "replace")
 LONGEST_COMMAND = 1 << 20
 PRIORITIES = 2**31 - 1
 LONGEST_TIMEOUT = 1_000_000_000
@@ -33,8 +34,8 @@ class NewJob:
     """A job to enqueue. A field left None takes the queue's default when it is stored."""
 
     __slots__ = (
-        "backoff_base", "command", "cwd", "depends_on", "env", "id", "max_retries", "priority", "queue", "run_at",
-        "tags", "timeout_seconds",
+        "backoff_base", "command", "cwd", "depends_on", "env", "id", "max_retries", "on_duplicate", "priority",
+        "queue", "run_at", "tags", "timeout_seconds", "unique_key",
     )  # fmt: skip
 
     def __init__(
@@ -52,6 +53,8 @@ class NewJob:
         env: Mapping[str, str] | None = None,
         tags: tuple[str, ...] | list[str] = (),
         depends_on: tuple[object, ...] | list[object] = (),
+        unique_key: str | None = None,
+        on_duplicate: str = "refuse",
     ) -> None:
         self.command = _command(command)
         self.id = None if id is None else name("id", id)
@@ -65,6 +68,8 @@ class NewJob:
         self.env = None if env is None else _env(env)
         self.tags = () if tags == () else _tags(tags)
         self.depends_on = () if depends_on == () else _dependencies(depends_on)
+        self.unique_key = None if unique_key is None else _key(unique_key)
+        self.on_duplicate = on_duplicate if on_duplicate == "refuse" else _choice(on_duplicate, self.unique_key)
 
 
 def from_fields(fields: Mapping[str, object], now: Callable[[], int] = times.now_ms) -> NewJob:
@@ -202,6 +207,21 @@ def _tags(value: object) -> tuple[str, ...]:
         if not word or len(word) > 128 or not word.isprintable() or " " in word:
             raise InvalidInput(f"{_described(tag)} cannot be a tag", "a tag is one word, 128 letters at most")
     return tuple(dict.fromkeys(value))
+
+
+def _key(value: object) -> str:
+    key = text("unique_key", value)
+    if not key or len(key) > 128 or not key.isprintable():
+        raise InvalidInput(f'{_described(key)} cannot be a "unique_key"', "give 1 to 128 printable characters")
+    return key
+
+
+def _choice(value: object, key: str | None) -> str:
+    if value not in ON_DUPLICATE:
+        raise InvalidInput(f'"on_duplicate" must be one of {", ".join(ON_DUPLICATE)}', f"not {_described(value)}")
+    if key is None:
+        raise InvalidInput('"on_duplicate" is given without a "unique_key"', "say what must be unique")
+    return str(value)
 
 
 def _dependencies(value: object) -> tuple[tuple[str, str], ...]:

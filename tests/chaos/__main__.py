@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.chaos.diamond import stranded
 from tests.chaos.flood import flood
 from tests.chaos.ledger import Verdict
 from tests.chaos.powercut import lost_by_power_cut
@@ -41,9 +42,17 @@ def _found(verdict: Verdict) -> str:
     return "; ".join(verdict.problems[:3]) or "0 lost, 0 overlapping, 0 stale settles, integrity ok"
 
 
+def diamonds(parents: int, rounds: int, server: Server | None = None) -> Iterator[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        left = stranded(Cli(Path(folder), server.url("diamonds") if server else ""), parents, rounds)
+    where = "on PostgreSQL" if server else "on SQLite"
+    yield not left, f"{rounds} jobs that waited for {parents:,} each, 4 workers, {where}: {len(left)} stranded"
+
+
 def postgres(seeds: list[int], jobs: int, seconds: float, restarts: int) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder, Server.start(Path(folder)) as server, Proxy(server.port) as proxy:
         yield from storms(seeds, jobs, seconds, server)
+        yield from diamonds(jobs // 2, restarts * 10, server)
         modes = itertools.cycle(["immediate", "fast"])
         yield _trial("restarts of the server", restarts, lambda: server.restart(next(modes)), jobs * 5 // 2, server)
         yield _trial("cuts of all connections", restarts * 10, proxy.cut, jobs, server, Server(proxy.port, pid=0))
@@ -135,6 +144,7 @@ def main() -> int:
     return _report(
         [
             lambda: storms(seeds, jobs, seconds),
+            lambda: diamonds(jobs // 2, restarts * 10),
             lambda: postgres(seeds[:2], jobs, seconds, restarts),
             lambda: recovery(rounds),
             lambda: power_cuts(rounds),

@@ -85,7 +85,7 @@ def full(open_target: OpenTarget, store: Store, hire: Hire, clock: Clock) -> Sto
     store.cancel([claim.id])
     worker.settle(claim, Signalled(15))
     enqueue(store, "true", id="later", run_at=clock.now + 3_600_000, tags=("b",))
-    enqueue(store, "true", id="pending", queue="mail")
+    enqueue(store, "true", id="pending", queue="mail", unique_key="ä {key}")
     enqueue(store, "true", id="blocked", depends_on=["pending", {"id": "dead", "condition": "fail"}])
 
     worker.leave()

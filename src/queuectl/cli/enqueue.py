@@ -31,6 +31,12 @@ from queuectl.cli.submit import submit
 @click.option("--after", multiple=True, metavar="JOB", help="Not before this job has completed; repeatable.")
 @click.option("--after-fail", multiple=True, metavar="JOB", help="Only if this job ends up dead; repeatable.")
 @click.option("--after-any", multiple=True, metavar="JOB", help="Not before this job has ended, however; repeatable.")
+@click.option("--unique", metavar="KEY", help="At most one unfinished job with this key.")
+@click.option(
+    "--on-duplicate",
+    metavar="WHAT",
+    help="If there is one: refuse, skip, or replace it while it waits.  [default: refuse]",
+)
 @click.option(
     "-f", "--file", type=click.Path(), metavar="FILE", help="Many jobs, one JSON object a line; - is standard input."
 )

@@ -126,6 +126,8 @@ def show_command(store: Store, job: str, as_json: bool) -> None:
                         ("Before", store.views.children(found.id, SHOWN_LINKS + 1))):  # fmt: skip
         if links:
             lines.append((name, _links(links)))
+    if found.unique_key:
+        lines.append(("Unique key", visible(found.unique_key)))
     if found.tags:
         lines.append(("Tags", visible(" ".join(found.tags))))
     lines.append(("Log", visible(f"{found.log_host}:{found.log_path}" if found.log_host else found.log_path)))

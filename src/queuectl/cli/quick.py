@@ -19,6 +19,8 @@ VALUES = {
     "--timeout": ("timeout", str),
     "--at": ("at", str),
     "--delay": ("delay", str),
+    "--unique": ("unique", str),
+    "--on-duplicate": ("on_duplicate", str),
 }
 LISTS = {"--after": "after", "--tag": "tags"}
 FLAGS = {"--quiet": "quiet"}

@@ -35,6 +35,8 @@ def submit(
     after: Sequence[str] = (),
     after_fail: Sequence[str] = (),
     after_any: Sequence[str] = (),
+    unique: str | None = None,
+    on_duplicate: str | None = None,
     file: str | None = None,
     lines: bool = False,
     wait: bool = False,
@@ -55,6 +57,8 @@ def submit(
         "cwd": cwd,
         "env": _environment(env),
         "tags": list(tags) or None,
+        "unique_key": unique,
+        "on_duplicate": on_duplicate,
         "depends_on": store and _dependencies(store, {"ok": after, "fail": after_fail, "any": after_any}),
     }
     options: dict[str, object] = {key: value for key, value in given.items() if value is not None}
@@ -65,8 +69,9 @@ def submit(
         return _store_batch(store or open_store(db), jobs, line_of, wait, quiet, json)
     job = _one_job(words, options)
     store = store or open_store(db)
-    [job_id] = store.enqueue([job])
-    return _answer(store, job, job_id, wait, quiet, json)
+    there: list[str] = []
+    [job_id] = store.enqueue([job], skipped=there.append)
+    return _answer(store, job, job_id, wait, quiet, json, new=not there)
 
 
 # -- one job ---------------------------------------------------------------------------------------------
@@ -86,13 +91,15 @@ def _one_job(words: Sequence[str], options: dict[str, object]) -> NewJob:
     return newjob.from_fields({**options, **fields})
 
 
-def _answer(store: Store, job: NewJob, job_id: str, wait: bool, quiet: bool, json: bool) -> int:
+def _answer(store: Store, job: NewJob, job_id: str, wait: bool, quiet: bool, json: bool, new: bool) -> int:
     if json and not wait:
         from queuectl.cli.render import emit_json
 
         emit_json(store.views.job(job_id).as_json())
     elif quiet:
         sys.stdout.write(f"{job_id}\n")
+    elif not json and not new:
+        sys.stdout.write(f"Skipped: job {job_id} has the key {visible(job.unique_key or '')} already.\n")
     elif not json:
         sys.stdout.write(f"Enqueued {job_id}: {visible(job.command)}\n")
         if job.run_at is not None and job.run_at > times.now_ms():
@@ -206,13 +213,15 @@ def _store_batch(store: Store, jobs: list[NewJob], line_of: list[int], wait: boo
 
     try:
         with Progress("Storing", len(jobs)) as progress:
-            ids = store.enqueue(jobs, progress.step)
+            there: list[str] = []
+            ids = store.enqueue(jobs, progress.step, there.append)
     except Conflict as error:
         raise (error if error.index is None else error.at(f"line {line_of[error.index]}")) from None
     if quiet or json:
         sys.stdout.write("".join(f"{id}\n" for id in ids) if quiet else _json_array(ids))
     else:
-        sys.stdout.write(f"Enqueued {plural(len(ids), 'job')}.\n")
+        skipped = f" {len(there):,} skipped: their keys are taken." if there else ""
+        sys.stdout.write(f"Enqueued {plural(len(ids) - len(there), 'job')}.{skipped}\n")
     mention_missing_worker(store, (job.queue for job in jobs))
     if wait:
         from queuectl.cli.follow import wait_for

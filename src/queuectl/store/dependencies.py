@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from queuectl.store.engine import Params, Transaction
 
 
-def plan(tx: Transaction, jobs: Sequence[NewJob], ids: Sequence[str]) -> tuple[list[Params], dict[str, int]]:
-    """The dependencies of new jobs, as rows with ids instead of numbers, and how many are open for those that have
-    some. Their parents are locked."""
-    waiting = {id: job for id, job in zip(ids, jobs, strict=True) if job.depends_on}
+def plan(tx: Transaction, new: Sequence[tuple[int, str, NewJob]]) -> tuple[list[Params], dict[str, int]]:
+    """The dependencies of new jobs (with their place in the batch), as rows with ids instead of numbers, and how many
+    are open for those that have some. Their parents are locked."""
+    waiting = {id: job for _, id, job in new if job.depends_on}
     if not waiting:
         return [], {}
-    new = set(ids)
+    names = {id for _, id, _ in new}
     cycle = graph.find_cycle({id: [parent for parent, _ in job.depends_on] for id, job in waiting.items()})
     if cycle:
         raise InvalidInput(f"these jobs wait for each other: {' → '.join(cycle)}", "break the circle")
-    wanted = sorted({parent for job in waiting.values() for parent, _ in job.depends_on} - new)
+    wanted = sorted({parent for job in waiting.values() for parent, _ in job.depends_on} - names)
     states = {id: state for id, _, state, *_ in tx.rows(sql.LOCK_JOBS, {"ids": wanted})} if wanted else {}
     rows: list[Params] = []
     unmet: dict[str, int] = {}
-    for index, (id, job) in enumerate(zip(ids, jobs, strict=True)):
+    for index, id, job in new:
         for parent, condition in job.depends_on:
-            state = "open" if parent in new else _state(parent, condition, states.get(parent), index)
+            state = "open" if parent in names else _state(parent, condition, states.get(parent), index)
             rows.append({"parent_id": parent, "child_id": id, "condition": condition, "state": state})
             if state == "open":
                 unmet[id] = unmet.get(id, 0) + 1

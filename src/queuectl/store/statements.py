@@ -19,6 +19,19 @@ INSERT INTO tags (tag, job)
 SELECT {each:tag}, (SELECT seq FROM jobs WHERE id = {each:id}) {from_each}
 """
 
+LOCK_KEYS = """
+SELECT unique_key, id, seq, state, run FROM jobs
+ WHERE unique_key {among:keys} AND unique_key IS NOT NULL AND finished_at IS NULL
+ ORDER BY seq {for_update}
+"""
+
+# Whether somebody else has taken the key of a finished job.
+KEY_TAKEN = """
+SELECT jobs.id, jobs.unique_key, others.id
+  FROM jobs JOIN jobs AS others ON others.unique_key = jobs.unique_key AND others.seq <> jobs.seq
+ WHERE jobs.seq = :seq AND others.unique_key IS NOT NULL AND others.finished_at IS NULL
+"""
+
 INSERT_DEPENDENCY = """
 INSERT INTO dependencies (parent, child, condition, state)
 SELECT parents.seq, children.seq, {each:condition}, {each:state}
@@ -157,13 +170,17 @@ SELECT jobs.seq, (SELECT COALESCE(max(n), 0) + 1 FROM events WHERE job = jobs.se
  WHERE jobs.seq = {each:seq}
 """
 
-# Only if nothing else is in its way. Its dependencies are counted anew: some may have been met meanwhile.
+# Only if nothing else is in its way, and nobody has taken its key. Its dependencies are counted anew: some may have
+# been met meanwhile.
 REVIVE = """
 UPDATE jobs
    SET state = 'blocked', updated_at = :now, finished_at = NULL, error = NULL,
        unmet = (SELECT count(*) FROM dependencies WHERE child = jobs.seq AND dependencies.state = 'open')
  WHERE seq = :seq AND state = 'cancelled'
    AND NOT EXISTS (SELECT 1 FROM dependencies WHERE child = jobs.seq AND dependencies.state = 'broken')
+   AND NOT EXISTS (SELECT 1 FROM jobs AS others
+                    WHERE others.unique_key = jobs.unique_key AND others.unique_key IS NOT NULL
+                      AND others.finished_at IS NULL)
 """
 
 # -- workers ---------------------------------------------------------------------------------------------
@@ -292,7 +309,7 @@ JOB_FIELDS = (
     "id", "command", "queue", "state", "priority", "attempts", "crashes", "max_retries", "backoff_base",
     "timeout_seconds", "run_at", "cwd", "env", "created_at", "updated_at", "started_at", "finished_at",
     "duration_ms", "exit_code", "signal", "error", "stdout", "stderr", "worker_id", "run", "cancel_requested",
-    "log_place", "tags", "depends_on",
+    "log_place", "unique_key", "tags", "depends_on",
 )  # fmt: skip
 _OWN_FIELDS = JOB_FIELDS[:-2]
 JOB_COLUMNS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from queuectl import logs, newjob, procfs, settings
 from queuectl.errors import Conflict, Duplicate, OutcomeUnknown, StoreUnavailable, no_such_job
 from queuectl.states import FINISHED
-from queuectl.store import dependencies
+from queuectl.store import dependencies, uniqueness
 from queuectl.store import statements as sql
 
 TYPE_CHECKING = False
@@ -41,17 +41,25 @@ class Store:
 
     # -- enqueue -----------------------------------------------------------------------------------------
 
-    def enqueue(self, jobs: Sequence[NewJob], progress: Callable[[int], None] | None = None) -> list[str]:
-        """Store all of them or none, and return their ids. When this returns they are on disk."""
+    def enqueue(
+        self,
+        jobs: Sequence[NewJob],
+        progress: Callable[[int], None] | None = None,
+        skipped: Callable[[str], object] | None = None,
+    ) -> list[str]:
+        """Store all of them or none, and return their ids. When this returns they are on disk. Those that were to be
+        skipped, because another job has their key, are told to `skipped`; the other's id stands in their place."""
         for _ in range(3):
             # Drawn ids in their own order: a database files neighbours faster than strangers.
             drawn = iter(sorted(newjob.new_id() for job in jobs if not job.id))
             ids = [job.id or next(drawn) for job in jobs]
             try:
                 with self.engine.write() as tx:
-                    links, unmet = dependencies.plan(tx, jobs, ids)
-                    tx.load("jobs", self._rows(tx.now, self._config(tx), jobs, ids, unmet, progress))
-                    tags = [{"tag": tag, "id": id} for job, id in zip(jobs, ids, strict=True) for tag in job.tags]
+                    there = uniqueness.decide(tx, jobs, ids)
+                    new = [(n, id, job) for n, (id, job) in enumerate(zip(ids, jobs, strict=True)) if n not in there]
+                    links, unmet = dependencies.plan(tx, new)
+                    tx.load("jobs", self._rows(tx.now, self._config(tx), new, unmet, progress))
+                    tags = [{"tag": tag, "id": id} for _, id, job in new for tag in job.tags]
                     if tags:
                         tx.each(sql.INSERT_TAG, tags)
                     tx.each(sql.INSERT_DEPENDENCY, links)
@@ -59,9 +67,13 @@ class Store:
                 self._refuse_taken(jobs)  # else a drawn id met an old one: again
                 continue
             except OutcomeUnknown as lost:
-                if ids and not self._is_stored(ids[0], lost):  # all of them are, or none
+                if new and not self._is_stored(new[0][1], lost):  # all of them are, or none
                     raise
             self.engine.announce()
+            for index, id in there.items():
+                ids[index] = id
+                if skipped:
+                    skipped(id)
             return ids
         raise Conflict("no free id could be drawn", "try again")
 
@@ -69,14 +81,13 @@ class Store:
         self,
         now: int,
         config: Config,
-        jobs: Sequence[NewJob],
-        ids: list[str],
+        new: Sequence[tuple[int, str, NewJob]],
         unmet: Mapping[str, int],
         progress: Callable[[int], None] | None,
     ) -> Iterator[dict[str, object]]:
         """The jobs as rows, with what they left open filled in from the settings."""
-        cwd = None if all(job.cwd for job in jobs) else self.engine.default_cwd()
-        for number, (job, id) in enumerate(zip(jobs, ids, strict=True)):
+        cwd = None if all(job.cwd for _, _, job in new) else self.engine.default_cwd()
+        for number, id, job in new:
             if progress and number % PROGRESS_EVERY == 0:
                 progress(number)
             timeout = config["job_timeout"] if job.timeout_seconds is None else job.timeout_seconds
@@ -95,6 +106,7 @@ class Store:
                 "run_at": run_at,
                 "cwd": job.cwd or cwd,
                 "env": _json(job.env) if job.env else None,
+                "unique_key": job.unique_key,
                 "created_at": now,
                 "updated_at": now,
             }
@@ -378,6 +390,7 @@ class Store:
             chosen = [id for (id,) in tx.rows(sql.DEAD_JOBS)] if ids is None else list(ids)
             found = self._locked(tx, chosen)
             for id, (seq, state, run, _) in found.items():
+                uniqueness.refuse_second(tx, seq)
                 if not tx.run(sql.RETRY_DEAD, {"seq": seq, "now": tx.now}):
                     raise Conflict(
                         f'job "{id}" is {state}, not dead',
