@@ -37,6 +37,8 @@ class JobFields(TypedDict, total=False):
     cwd: str
     env: Mapping[str, str]
     tags: list[str]
+    retry_on: list[int | str]
+    no_retry_on: list[int | str]
     unique_key: str
     on_duplicate: str  # refuse, skip or replace
     depends_on: list[str | dict[str, str]]  # ids, or {"id": …, "condition": "ok", "fail" or "any"}

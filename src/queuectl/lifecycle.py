@@ -83,6 +83,7 @@ class Settlement:
     error: str | None = None
     failed: bool = False  # attempts + 1
     crashed: bool = False  # crashes + 1
+    snoozed: bool = False  # snoozes + 1
     delay: float = 0.0
     exit_code: int | None = None
     signal: int | None = None
@@ -91,6 +92,7 @@ class Settlement:
 
 COMPLETED = Settlement(State.COMPLETED, exit_code=0, reason="exit code 0")
 NO_ROOM_DELAY = 1.0
+TEMPFAIL = 75  # the exit code of a command that asks to be run again later
 
 
 def after_run(claim: Claim, outcome: Outcome, config: Config, roll: float) -> Settlement:
@@ -106,14 +108,17 @@ def after_run(claim: Claim, outcome: Outcome, config: Config, roll: float) -> Se
             return Settlement(State.PENDING, f"put back: {why}", delay=NO_ROOM_DELAY, reason=f"put back: {why}")
         case Lost(worker_id):
             return _after_loss(claim, worker_id, int(config["crash_limit"]))
+        case Exited(code=75) if claim.snoozes < config["snooze_limit"] and _worth_retrying(claim, "75"):
+            return _snoozed(claim, config, roll)
         case Exited(code):
-            return _after_failure(claim, f"exit code {code}", config, roll, exit_code=code)
+            return _after_failure(claim, str(code), f"exit code {code}", config, roll, exit_code=code)
         case Signalled(number):
-            return _after_failure(claim, f"killed by {signal_name(number)}", config, roll, signal=number)
+            word = signal_label(number)
+            return _after_failure(claim, word, f"killed by {signal_name(number)}", config, roll, signal=number)
         case TimedOut(seconds, number):
-            return _after_failure(claim, f"timed out after {seconds:g} s", config, roll, signal=number)
+            return _after_failure(claim, "timeout", f"timed out after {seconds:g} s", config, roll, signal=number)
         case NotStarted(why):
-            return _after_failure(claim, f"could not start: {why}", config, roll)
+            return _after_failure(claim, "", f"could not start: {why}", config, roll)
 
 
 def despite_cancel(settlement: Settlement) -> Settlement:
@@ -158,19 +163,38 @@ def exit_status(state: str, exit_code: int | None, signal: int | None, error: st
 
 def _after_failure(
     claim: Claim,
+    word: str,
     error: str,
     config: Config,
     roll: float,
     exit_code: int | None = None,
     signal: int | None = None,
 ) -> Settlement:
+    """`word` is how `retry_on` and `no_retry_on` call such an end, if they can."""
     attempts = claim.attempts + 1
+    if word and not _worth_retrying(claim, word):
+        reason = f"{error}; not to be tried again"
+        return Settlement(State.DEAD, error, failed=True, exit_code=exit_code, signal=signal, reason=reason)
     if attempts >= claim.max_retries:
         reason = f"{error}; attempt {attempts} of {max(claim.max_retries, 1)} was the last"
         return Settlement(State.DEAD, error, failed=True, exit_code=exit_code, signal=signal, reason=reason)
     delay = backoff(claim.backoff_base, attempts, config["backoff_max"], config["backoff_jitter"], roll)
     reason = f"{error}; attempt {attempts} of {claim.max_retries}, next in {delay:.3g} s"
-    return Settlement(State.FAILED, error, True, False, delay, exit_code, signal, reason)
+    return Settlement(State.FAILED, error, True, delay=delay, exit_code=exit_code, signal=signal, reason=reason)
+
+
+def _worth_retrying(claim: Claim, word: str) -> bool:
+    if claim.no_retry_on and word in claim.no_retry_on.split():
+        return False
+    return not claim.retry_on or word in claim.retry_on.split()
+
+
+def _snoozed(claim: Claim, config: Config, roll: float) -> Settlement:
+    times = claim.snoozes + 1
+    delay = backoff(claim.backoff_base, times, config["backoff_max"], config["backoff_jitter"], roll)
+    reason = f"exit code {TEMPFAIL}: put off for the {times}. time of {config['snooze_limit']}, next in {delay:.3g} s"
+    error = f"exit code {TEMPFAIL}: not now"
+    return Settlement(State.PENDING, error, snoozed=True, delay=delay, exit_code=TEMPFAIL, reason=reason)
 
 
 def _after_loss(claim: Claim, worker_id: str, limit: int) -> Settlement:

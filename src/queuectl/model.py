@@ -23,8 +23,11 @@ class Job:
     priority: int
     attempts: int
     crashes: int
+    snoozes: int
     max_retries: int
     backoff_base: float
+    retry_on: tuple[str, ...]
+    no_retry_on: tuple[str, ...]
     timeout_seconds: float | None
     run_at: int
     cwd: str | None
@@ -151,8 +154,11 @@ class Claim(NamedTuple):  # made for each run, in a third of the time of a froze
     queue: str
     attempts: int
     crashes: int
+    snoozes: int
     max_retries: int
     backoff_base: float
+    retry_on: str | None  # words
+    no_retry_on: str | None
     timeout_seconds: float | None
     cwd: str | None
     env: str | None

@@ -18,6 +18,7 @@ NAME_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678
 NAME_HELP = 'use letters, digits and "._:+-", starting with a letter or digit, 128 at most'
 ID_ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 
+ENDS_HELP = 'for example [1, 75, "SIGKILL", "timeout"]'
 ON_DUPLICATE = ("refuse", "skip", "replace")
 LONGEST_COMMAND = 1 << 20
 PRIORITIES = 2**31 - 1
@@ -25,8 +26,8 @@ LONGEST_TIMEOUT = 1_000_000_000
 
 # Written by queuectl itself; people who pipe `list --json` back in get told so.
 OUTPUT_FIELDS = (
-    "state", "attempts", "crashes", "run", "created_at", "updated_at", "started_at", "finished_at", "duration_ms",
-    "exit_code", "signal", "error", "stdout", "stderr", "log_path", "worker_id",
+    "state", "attempts", "crashes", "snoozes", "run", "created_at", "updated_at", "started_at", "finished_at",
+    "duration_ms", "exit_code", "signal", "error", "stdout", "stderr", "log_path", "worker_id",
 )  # fmt: skip
 
 
@@ -34,8 +35,8 @@ class NewJob:
     """A job to enqueue. A field left None takes the queue's default when it is stored."""
 
     __slots__ = (
-        "backoff_base", "command", "cwd", "depends_on", "env", "id", "max_retries", "on_duplicate", "priority",
-        "queue", "run_at", "tags", "timeout_seconds", "unique_key",
+        "backoff_base", "command", "cwd", "depends_on", "env", "id", "max_retries", "no_retry_on", "on_duplicate",
+        "priority", "queue", "retry_on", "run_at", "tags", "timeout_seconds", "unique_key",
     )  # fmt: skip
 
     def __init__(
@@ -53,6 +54,8 @@ class NewJob:
         env: Mapping[str, str] | None = None,
         tags: tuple[str, ...] | list[str] = (),
         depends_on: tuple[object, ...] | list[object] = (),
+        retry_on: tuple[object, ...] | list[object] = (),
+        no_retry_on: tuple[object, ...] | list[object] = (),
         unique_key: str | None = None,
         on_duplicate: str = "refuse",
     ) -> None:
@@ -68,6 +71,8 @@ class NewJob:
         self.env = None if env is None else _env(env)
         self.tags = () if tags == () else _tags(tags)
         self.depends_on = () if depends_on == () else _dependencies(depends_on)
+        self.retry_on = () if retry_on == () else _ends("retry_on", retry_on)
+        self.no_retry_on = () if no_retry_on == () else _ends("no_retry_on", no_retry_on)
         self.unique_key = None if unique_key is None else _key(unique_key)
         self.on_duplicate = on_duplicate if on_duplicate == "refuse" else _choice(on_duplicate, self.unique_key)
 
@@ -207,6 +212,27 @@ def _tags(value: object) -> tuple[str, ...]:
         if not word or len(word) > 128 or not word.isprintable() or " " in word:
             raise InvalidInput(f"{_described(tag)} cannot be a tag", "a tag is one word, 128 letters at most")
     return tuple(dict.fromkeys(value))
+
+
+def _ends(field: str, value: object) -> tuple[str, ...]:
+    """How a run may end, in the words of `lifecycle`: an exit code, a signal, or `timeout`."""
+    if not isinstance(value, list | tuple):
+        raise InvalidInput(f'"{field}" must be a list, not {_described(value)}', ENDS_HELP)
+    return tuple(dict.fromkeys(_one_end(field, word) for word in value))
+
+
+def _one_end(field: str, value: object) -> str:
+    word = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    if word.isascii() and word.isdigit() and 1 <= int(word[:9]) <= 255:
+        return str(int(word))
+    if word.lower() == "timeout":
+        return "timeout"
+    import signal  # rarely needed, and not light
+
+    name = word.upper() if word.upper().startswith("SIG") else f"SIG{word.upper()}"
+    if name in signal.Signals.__members__:
+        return signal.Signals[name].name
+    raise InvalidInput(f'{_described(value)} cannot stand in "{field}"', ENDS_HELP)
 
 
 def _key(value: object) -> str:

@@ -74,6 +74,13 @@ SETTINGS = {
         Setting("backoff_max", float, 3600, "The longest delay between two runs, in seconds."),
         Setting("backoff_jitter", float, 0, "The share of the delay that is random.", at_most=1),
         Setting(
+            "snooze_limit",
+            int,
+            20,
+            "How often exit code 75 puts a job off without counting as a failure; 0 = it is one like any other.",
+            at_most=1_000_000,
+        ),
+        Setting(
             "job_timeout",
             float,
             0,

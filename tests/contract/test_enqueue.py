@@ -19,7 +19,8 @@ def test_a_job_is_pending_due_now_and_has_the_defaults(store: Store, clock: Cloc
     job = store.views.job(enqueue(store, "echo hi"))
     assert job.as_json() == {
         "id": job.id, "command": "echo hi", "queue": "default", "state": "pending", "priority": 0, "attempts": 0,
-        "crashes": 0, "max_retries": 3, "backoff_base": 2, "timeout_seconds": None,
+        "crashes": 0, "snoozes": 0, "max_retries": 3, "backoff_base": 2, "retry_on": (), "no_retry_on": (),
+        "timeout_seconds": None,
         "run_at": "2027-01-15T08:00:00.000Z", "cwd": store.engine.default_cwd(), "env": {}, "tags": (),
         "depends_on": [], "unique_key": None, "created_at": "2027-01-15T08:00:00.000Z",
         "updated_at": "2027-01-15T08:00:00.000Z",

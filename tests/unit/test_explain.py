@@ -12,7 +12,8 @@ from queuectl.model import Job, Worker
 NOW = 1_800_000_000_000
 
 JOB = Job(
-    id="job1", command="true", queue="mail", state="pending", priority=0, attempts=0, crashes=0, max_retries=3,
+    id="job1", command="true", queue="mail", state="pending", priority=0, attempts=0, crashes=0, snoozes=0,
+    max_retries=3, retry_on=(), no_retry_on=(),
     backoff_base=2, timeout_seconds=None, run_at=NOW, cwd="/", env={}, tags=(),
     depends_on=(), unique_key=None, created_at=NOW, updated_at=NOW,
     started_at=None, finished_at=None, duration_ms=None, exit_code=None, signal=None, error=None, stdout=None,

@@ -48,7 +48,7 @@ def test_a_command_alone_leaves_the_rest_to_the_queue() -> None:
     assert {name: getattr(job, name) for name in FIELDS} == {
         "command": "true", "id": None, "queue": "default", "priority": 0, "max_retries": None, "backoff_base": None,
         "timeout_seconds": None, "run_at": None, "cwd": None, "env": None, "tags": (),
-        "depends_on": (), "unique_key": None, "on_duplicate": "refuse",
+        "depends_on": (), "retry_on": (), "no_retry_on": (), "unique_key": None, "on_duplicate": "refuse",
     }  # fmt: skip
 
 

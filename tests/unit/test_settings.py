@@ -18,6 +18,7 @@ DEFAULTS = {
     "job_timeout": 0,
     "worker_poll_interval": 1,
     "crash_limit": 3,
+    "snooze_limit": 20,
     "lease_timeout": 30,
     "kill_grace": 5,
     "output_limit": 2000,

@@ -17,6 +17,8 @@ from queuectl.cli.submit import submit
 @click.option("-p", "--priority", type=int, help="Higher runs first.  [default: 0]")
 @click.option("--max-retries", type=int, help="Failed runs allowed before it is dead.")
 @click.option("--backoff-base", type=float, help="Seconds before the first retry; later ones take powers of it.")
+@click.option("--retry-on", metavar="ENDS", help="Only retry after these: 1,75,SIGKILL,timeout.")
+@click.option("--no-retry-on", metavar="ENDS", help="Do not retry after these.")
 @click.option("--timeout", metavar="DURATION", help="Kill a run after this long: 90, 5m, 1h30m.")
 @click.option("--at", metavar="TIME", help='Not before: "09:00", "tomorrow 9:00", "2026-11-16 09:00", ISO 8601.')
 @click.option("--delay", metavar="DURATION", help="Not before this much time has passed.")

@@ -101,7 +101,9 @@ def show_command(store: Store, job: str, as_json: bool) -> None:
         ("Queue", f"{found.queue}, priority {found.priority}"),
         (
             "Attempts",
-            f"{found.attempts} of {found.max_retries} failed" + (f", {found.crashes} lost" if found.crashes else ""),
+            f"{found.attempts} of {found.max_retries} failed"
+            + (f", {found.crashes} lost" if found.crashes else "")
+            + (f", put off {found.snoozes} times" if found.snoozes else ""),
         ),
         ("Enqueued", _moment(found.created_at, now)),
     ]
@@ -126,6 +128,9 @@ def show_command(store: Store, job: str, as_json: bool) -> None:
                         ("Before", store.views.children(found.id, SHOWN_LINKS + 1))):  # fmt: skip
         if links:
             lines.append((name, _links(links)))
+    for name, ends in (("Retry on", found.retry_on), ("Not retry on", found.no_retry_on)):
+        if ends:
+            lines.append((name, " ".join(ends)))
     if found.unique_key:
         lines.append(("Unique key", visible(found.unique_key)))
     if found.tags:

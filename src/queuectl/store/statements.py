@@ -66,8 +66,8 @@ SELECT queue FROM found WHERE queue IS NOT NULL
 """
 
 READY_JOBS = """
-SELECT -priority, seq, id, run + 1, command, queue, attempts, crashes, max_retries, backoff_base, timeout_seconds,
-       cwd, env
+SELECT -priority, seq, id, run + 1, command, queue, attempts, crashes, snoozes, max_retries, backoff_base,
+       retry_on, no_retry_on, timeout_seconds, cwd, env
   FROM jobs
  WHERE ready AND queue = :queue
  ORDER BY priority DESC, seq
@@ -90,7 +90,7 @@ UPDATE jobs
 SETTLE = """
 UPDATE jobs
    SET state = {each:state}, ready = FALSE, cancel_requested = FALSE,
-       attempts = attempts + {each:failed}, crashes = crashes + {each:crashed},
+       attempts = attempts + {each:failed}, crashes = crashes + {each:crashed}, snoozes = snoozes + {each:snoozed},
        run_at = CASE WHEN {each:state} IN ('pending', 'failed') THEN {each:run_at} ELSE jobs.run_at END,
        updated_at = :now, finished_at = {each:finished_at},
        duration_ms = {each:duration_ms}, exit_code = {each:exit_code}, signal = {each:signal}, error = {each:error},
@@ -223,8 +223,8 @@ UPDATE workers
 UNREGISTER = "DELETE FROM workers WHERE id = :id"
 
 HELD_BY = """
-SELECT seq, id, run, command, queue, attempts, crashes, max_retries, backoff_base, timeout_seconds, cwd, env,
-       started_at, cancel_requested
+SELECT seq, id, run, command, queue, attempts, crashes, snoozes, max_retries, backoff_base, retry_on, no_retry_on,
+       timeout_seconds, cwd, env, started_at, cancel_requested
   FROM jobs
  WHERE worker_id = :worker AND state = 'processing'
  ORDER BY seq
@@ -264,7 +264,7 @@ UPDATE jobs
 
 RETRY_DEAD = """
 UPDATE jobs
-   SET state = 'pending', ready = TRUE, attempts = 0, crashes = 0, run_at = :now, updated_at = :now,
+   SET state = 'pending', ready = TRUE, attempts = 0, crashes = 0, snoozes = 0, run_at = :now, updated_at = :now,
        finished_at = NULL, error = NULL
  WHERE seq = :seq AND state = 'dead'
 """
@@ -306,10 +306,10 @@ UNSET_CONFIG = "DELETE FROM config WHERE key = :key"
 # -- views -----------------------------------------------------------------------------------------------
 
 JOB_FIELDS = (
-    "id", "command", "queue", "state", "priority", "attempts", "crashes", "max_retries", "backoff_base",
-    "timeout_seconds", "run_at", "cwd", "env", "created_at", "updated_at", "started_at", "finished_at",
-    "duration_ms", "exit_code", "signal", "error", "stdout", "stderr", "worker_id", "run", "cancel_requested",
-    "log_place", "unique_key", "tags", "depends_on",
+    "id", "command", "queue", "state", "priority", "attempts", "crashes", "snoozes", "max_retries", "backoff_base",
+    "retry_on", "no_retry_on", "timeout_seconds", "run_at", "cwd", "env", "created_at", "updated_at", "started_at",
+    "finished_at", "duration_ms", "exit_code", "signal", "error", "stdout", "stderr", "worker_id", "run",
+    "cancel_requested", "log_place", "unique_key", "tags", "depends_on",
 )  # fmt: skip
 _OWN_FIELDS = JOB_FIELDS[:-2]
 JOB_COLUMNS = (

@@ -179,7 +179,8 @@ class Views:
     def _job(self, row: Row) -> Job:
         fields = dict(zip(sql.JOB_FIELDS, row, strict=True))
         fields["env"] = json.loads(fields["env"] or "{}")
-        fields["tags"] = tuple((fields["tags"] or "").split())
+        for words in ("tags", "retry_on", "no_retry_on"):
+            fields[words] = tuple((fields[words] or "").split())
         links = (fields["depends_on"] or "").split(",")
         fields["depends_on"] = tuple(
             (id, condition) for id, _, condition in (link.partition(" ") for link in links) if id
