@@ -68,7 +68,7 @@ MUTANTS = {
     ),
     "no control group": (
         "worker/kin.py",
-        "found | _hidden(table, traces)",
+        "found | _hidden(table, traces, look)",
         "found",
         "tests/chaos/test_hiding.py::test_with_a_control_group_nothing_hides",
     ),

@@ -510,6 +510,17 @@ def test_a_backup_is_a_queue_of_its_own_and_replaces_nothing(path: Path, tmp_pat
     store.close()
 
 
+def test_a_backup_in_the_place_of_the_queue_gets_a_log_to_write_ahead_again(path: Path, tmp_path: Path) -> None:
+    engine = SqliteEngine(str(path))
+    engine.backup(str(tmp_path / "backup.db"))
+    engine.close()
+    restored = SqliteEngine(str(tmp_path / "backup.db"), durable=False)
+    assert pragma(restored, "journal_mode") == "wal"
+    Store(restored).set_config("max_retries", "5")
+    restored.flush()
+    restored.close()
+
+
 def test_a_backup_during_a_transaction_of_another_has_none_of_it(path: Path, tmp_path: Path) -> None:
     make_queue(path)
     store, other = Store(SqliteEngine(str(path))), SqliteEngine(str(path))

@@ -15,9 +15,10 @@ from tests.e2e.conftest import QUEUECTL, UNTIL_GO, Cli, gone, kill, lines_in, on
 
 # SPEC section 2, in its order; depends_on and unique_key come later.
 FIELDS = [
-    "id", "command", "queue", "state", "priority", "attempts", "crashes", "max_retries", "backoff_base",
-    "timeout_seconds", "run_at", "cwd", "env", "tags", "created_at", "updated_at", "started_at", "finished_at",
-    "duration_ms", "exit_code", "signal", "error", "stdout", "stderr", "log_path", "worker_id",
+    "id", "command", "queue", "state", "priority", "attempts", "crashes", "snoozes", "max_retries", "backoff_base",
+    "retry_on", "no_retry_on", "timeout_seconds", "run_at", "cwd", "env", "tags", "depends_on", "unique_key",
+    "created_at", "updated_at", "started_at", "finished_at", "duration_ms", "exit_code",
+    "signal", "error", "stdout", "stderr", "log_path", "worker_id",
 ]  # fmt: skip
 STATES = ["pending", "processing", "completed", "failed", "dead", "cancelled", "blocked"]
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -583,7 +584,7 @@ def test_settings_are_set_read_listed_and_unset(q: Cli) -> None:
     assert defaults == {
         "max_retries": 3, "backoff_base": 2, "backoff_max": 3600, "backoff_jitter": 0, "job_timeout": 0,
         "worker_poll_interval": 1, "crash_limit": 3, "lease_timeout": 30, "kill_grace": 5, "output_limit": 2000,
-        "log_max_bytes": 10485760, "retention_days": 0,
+        "log_max_bytes": 10485760, "retention_days": 0, "snooze_limit": 20,
     }  # fmt: skip
     q.ok("config", "set", "max-retries", "5")
     q.ok("config", "set", "POLL_INTERVAL", "0.5")

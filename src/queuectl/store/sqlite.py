@@ -221,6 +221,8 @@ class SqliteEngine:
         if version != migrate.NEWEST:
             migrate.check(version, self.path)
             self._migrate()
+        elif self._db.pragma("journal_mode") != "wal":  # a backup in the queue's place
+            self._switch_to_wal()
         self._db.pragma("foreign_keys", True)
         self._db.wal_autocheckpoint(CHECKPOINT_AT)
         if self._durable:
