@@ -6,11 +6,20 @@ import sys
 
 import click
 
+from queuectl import times, triage
 from queuectl.cli.app import job_ids, json_option, jsonl_option, with_store
 from queuectl.cli.jobs import show_table
-from queuectl.cli.render import emit_list, note, plural, say
+from queuectl.cli.render import ago, emit_list, note, plural, say, table
 from queuectl.errors import InvalidInput
+from queuectl.model import Job
 from queuectl.store import Store
+
+where_option = click.option(
+    "--where",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Only those that fit: queue, tag, group, exit, signal, since (1h), part of error or command. Repeatable.",
+)
 
 
 @click.group("dlq")
@@ -22,12 +31,18 @@ def dlq_command() -> None:
 @click.option(
     "-n", "--limit", type=click.IntRange(min=0), default=50, show_default=True, help="At most so many; 0: all."
 )
+@where_option
+@click.option("--group", "grouped", is_flag=True, help="By what they died of, with counts and an example.")
 @json_option
 @jsonl_option
 @with_store
-def list_dead(store: Store, limit: int, as_json: bool, jsonl: bool) -> None:
+def list_dead(store: Store, limit: int, where: tuple[str, ...], grouped: bool, as_json: bool, jsonl: bool) -> None:
     """List the dead jobs, the newest first."""
-    jobs = store.views.jobs(state="dead", limit=limit or -1)
+    jobs = _dead(store, where)
+    if grouped:
+        _show_groups(triage.groups(jobs)[: limit or None], as_json, jsonl)
+        return
+    jobs = jobs[: limit or None]
     if as_json or jsonl:
         emit_list((job.as_json() for job in jobs), jsonl)
     elif jobs:
@@ -37,23 +52,61 @@ def list_dead(store: Store, limit: int, as_json: bool, jsonl: bool) -> None:
         note("The dead letter queue is empty.")
 
 
+def _dead(store: Store, where: tuple[str, ...]) -> list[Job]:
+    fits = triage.matching(where, times.now_ms())
+    return [job for job in store.views.jobs(state="dead", limit=-1) if fits(job)]
+
+
+def _show_groups(groups: list[triage.Group], as_json: bool, jsonl: bool) -> None:
+    if as_json or jsonl:
+        emit_list((group.as_json() for group in groups), jsonl)
+    elif groups:
+        now = times.now_ms()
+        rows = [
+            [
+                f"{len(group.jobs):,}",
+                group.name,
+                ago(max(job.finished_at or 0 for job in group.jobs), now),
+                group.jobs[0].id,
+                group.cause,
+            ]
+            for group in groups
+        ]
+        table(["Jobs", "Group", "Newest", "Example", "Cause"], rows, stretch=("Cause",))
+        note(f"Run a group again: queuectl dlq retry --where group={groups[0].name}")
+    else:
+        note("The dead letter queue is empty.")
+
+
 @dlq_command.command("retry")
 @click.argument("jobs", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Every dead job.")
+@where_option
+@click.option("--rate", metavar="N/TIME", help="Not all at once, but so many in so long: 10/1m.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be retried.")
 @with_store
-def retry_dead(store: Store, jobs: tuple[str, ...], everything: bool) -> None:
+def retry_dead(
+    store: Store, jobs: tuple[str, ...], everything: bool, where: tuple[str, ...], rate: str | None, dry_run: bool
+) -> None:
     """Run dead jobs again, with no attempts spent."""
-    if bool(jobs) == everything:
-        what = "both job ids and --all are given" if jobs else "retry what?"
-        raise InvalidInput(what, "give job ids, or --all")
-    retried = store.retry(None if everything else job_ids(store, jobs))
+    if [bool(jobs), everything, bool(where)].count(True) != 1:
+        what = "retry what?" if not (jobs or everything or where) else "ids, --all and --where cannot be combined"
+        raise InvalidInput(what, "give job ids, or --all, or --where CONDITION")
+    spacing = triage.spacing(rate) if rate else 0.0
+    ids = job_ids(store, jobs) if jobs else [job.id for job in reversed(_dead(store, where))]
+    if dry_run:
+        say(f"{plural(len(ids), 'job')} would be retried" + (f", for example {ids[0]}." if ids else "."))
+        return
+    retried = store.retry(ids, spacing)
     if len(retried) <= 10:
         for id in retried:
             say(f"Job {id} is pending again.")
     else:
         say(f"{plural(len(retried), 'job')} are pending again.")
+    if spacing and len(retried) > 1:
+        say(f"The last of them is due in {times.span((len(retried) - 1) * spacing)}.")
     if not retried:
-        note("The dead letter queue is empty.")
+        note("No dead job matches." if where else "The dead letter queue is empty.")
 
 
 @dlq_command.command("purge")

@@ -264,7 +264,8 @@ UPDATE jobs
 
 RETRY_DEAD = """
 UPDATE jobs
-   SET state = 'pending', ready = TRUE, attempts = 0, crashes = 0, snoozes = 0, run_at = :now, updated_at = :now,
+   SET state = 'pending', ready = :run_at <= :now, attempts = 0, crashes = 0, snoozes = 0, run_at = :run_at,
+       updated_at = :now,
        finished_at = NULL, error = NULL
  WHERE seq = :seq AND state = 'dead'
 """

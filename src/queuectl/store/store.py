@@ -387,14 +387,16 @@ class Store:
         self.engine.announce()
         return states
 
-    def retry(self, ids: Sequence[str] | None = None) -> list[str]:
-        """Give dead jobs a new life, with no attempts spent: all of these, or every one if None."""
+    def retry(self, ids: Sequence[str] | None = None, spacing: float = 0) -> list[str]:
+        """Give dead jobs a new life, with no attempts spent: all of these, or every one if None; one after the other
+        with so many seconds between them."""
         with self.engine.write() as tx:
             chosen = [id for (id,) in tx.rows(sql.DEAD_JOBS)] if ids is None else list(ids)
             found = self._locked(tx, chosen)
-            for id, (seq, state, run, _) in found.items():
+            for number, (id, (seq, state, run, _)) in enumerate(found.items()):
                 uniqueness.refuse_second(tx, seq)
-                if not tx.run(sql.RETRY_DEAD, {"seq": seq, "now": tx.now}):
+                run_at = tx.now + round(number * spacing * 1000)
+                if not tx.run(sql.RETRY_DEAD, {"seq": seq, "now": tx.now, "run_at": run_at}):
                     raise Conflict(
                         f'job "{id}" is {state}, not dead',
                         "only jobs in the dead letter queue can be retried",
