@@ -19,8 +19,8 @@ from queuectl.errors import InvalidInput, NotFound, QueuectlError, TimedOut
 from queuectl.model import Worker
 from queuectl.store import Store
 from queuectl.worker import card
+from queuectl.worker.assignment import RETIRE
 from queuectl.worker.kin import current_worker, signal_one
-from queuectl.worker.worker import RETIRE
 
 MOST_WORKERS = 1000
 ANSWER_WITHIN = 10.0  # seconds

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 
 from queuectl import newjob, store
 from queuectl.worker import board, card, cgroup, lease
+from queuectl.worker.assignment import LEFT_IN_ORDER, RETIRE, Assignment
 from queuectl.worker.kin import kill_once
 from queuectl.worker.log import Log
-from queuectl.worker.worker import LEFT_IN_ORDER, RETIRE, Assignment, work
+from queuectl.worker.worker import work
 
 CAUGHT = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM, RETIRE)
 SHORT_LIFE = 1.0

@@ -13,7 +13,6 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from queuectl import lifecycle, procfs
@@ -26,6 +25,7 @@ from queuectl.store import Store, open_store
 from queuectl.store.engine import Line
 from queuectl.store.store import PRUNED_AT_ONCE
 from queuectl.worker import cgroup, lease
+from queuectl.worker.assignment import LEFT_IN_ORDER, RETIRE, START_AGAIN, Assignment
 from queuectl.worker.board import Board
 from queuectl.worker.ears import Ears
 from queuectl.worker.lease import Lease
@@ -43,31 +43,13 @@ PRUNES_AT_ONCE = 10
 
 PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)  # waiting helps
 LEAVE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-RETIRE = signal.SIGUSR1  # leave as well, but never in a hurry, however often it is said
 NEVER = float("inf")
-LEFT_IN_ORDER = 0
-START_AGAIN = 3
 
 T = TypeVar("T")
 
 
 class LeftWaiting(Exception):
     """Told to leave while it waited for the database."""
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """What the manager tells a new worker."""
-
-    id: str
-    url: str
-    concurrency: int
-    queues: tuple[str, ...]
-    lifeline: int  # a pipe that closes when the manager dies
-    ready: int  # a pipe to write a byte into when registered; -1 if nobody waits
-    leaving: bool  # only put things in order, claim nothing
-    succeeds: str  # the dead worker whose place it takes, if any
-    chatty: bool
 
 
 def work(assignment: Assignment) -> int:
