@@ -17,6 +17,7 @@ from queuectl.settings import SETTINGS, Number, shown
 NAME_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:+-"
 NAME_HELP = 'use letters, digits and "._:+-", starting with a letter or digit, 128 at most'
 ID_ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
+_LETTERS = (ID_ALPHABET * 8).encode()  # five bits of each byte
 
 ENDS_HELP = 'for example [1, 75, "SIGKILL", "timeout"]'
 ON_DUPLICATE = ("refuse", "skip", "replace")
@@ -107,8 +108,12 @@ ALIASES = {
 
 def new_id() -> str:
     """Ten characters of lower-case base32, 50 random bits."""
-    bits = int.from_bytes(os.urandom(7), "big")
-    return "".join([ID_ALPHABET[bits >> shift & 31] for shift in range(0, 50, 5)])
+    return new_ids(1)[0]
+
+
+def new_ids(count: int) -> list[str]:
+    letters = os.urandom(10 * count).translate(_LETTERS).decode()
+    return [letters[start : start + 10] for start in range(0, 10 * count, 10)]
 
 
 def quote(words: Iterable[str]) -> str:

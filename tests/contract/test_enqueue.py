@@ -138,7 +138,7 @@ def test_ids_that_differ_in_case_are_two(store: Store) -> None:
 
 
 def draw(monkeypatch: pytest.MonkeyPatch, ids: Iterator[str]) -> None:
-    monkeypatch.setattr(newjob, "new_id", lambda: next(ids))
+    monkeypatch.setattr(newjob, "new_ids", lambda count: [next(ids) for _ in range(count)])
 
 
 def test_a_drawn_id_that_is_taken_is_drawn_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +161,7 @@ def test_two_drawn_ids_that_are_the_same_are_drawn_again(store: Store, monkeypat
 
 def test_drawing_ends_if_no_id_is_ever_free(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     enqueue(store, id="old")
-    monkeypatch.setattr(newjob, "new_id", lambda: "old")
+    monkeypatch.setattr(newjob, "new_ids", lambda count: ["old"] * count)
     with pytest.raises(Conflict):
         enqueue(store)
 

@@ -51,7 +51,7 @@ class Store:
         skipped, because another job has their key, are told to `skipped`; the other's id stands in their place."""
         for _ in range(3):
             # Drawn ids in their own order: a database files neighbours faster than strangers.
-            drawn = iter(sorted(newjob.new_id() for job in jobs if not job.id))
+            drawn = iter(sorted(newjob.new_ids(sum(not job.id for job in jobs))))
             ids = [job.id or next(drawn) for job in jobs]
             try:
                 with self.engine.write() as tx:
@@ -102,8 +102,8 @@ class Store:
                 "priority": job.priority,
                 "max_retries": config["max_retries"] if job.max_retries is None else job.max_retries,
                 "backoff_base": config["backoff_base"] if job.backoff_base is None else job.backoff_base,
-                "retry_on": " ".join(job.retry_on) or None,
-                "no_retry_on": " ".join(job.no_retry_on) or None,
+                "retry_on": " ".join(job.retry_on) if job.retry_on else None,
+                "no_retry_on": " ".join(job.no_retry_on) if job.no_retry_on else None,
                 "timeout_seconds": timeout or None,
                 "run_at": run_at,
                 "cwd": job.cwd or cwd,
