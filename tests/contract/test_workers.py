@@ -110,3 +110,35 @@ def test_a_new_worker_may_work_although_others_were_stopped(store: Store, hire: 
     store.stop_workers(["old"], "now")
     enqueue(store)
     assert hire("new").claim()
+
+
+# -- workers of other machines ---------------------------------------------------------------------------
+
+
+def send_away(store: Store, worker: str, place: str) -> None:
+    """As if it lived on another machine."""
+    with store.engine.write() as tx:
+        tx.run("UPDATE workers SET place = :place WHERE id = :id", {"place": place, "id": worker})
+
+
+def test_when_the_promise_of_another_machines_worker_runs_out_is_known(
+    store: Store, hire: Hire, clock: Clock, engine_name: str
+) -> None:
+    hire("here")
+    assert store.next_expiry() is None
+    hire("away")
+    send_away(store, "away", "elsewhere")
+    clock.advance(10)
+    assert store.next_expiry() == (20 if engine_name == "postgres" else None)  # of 30; a file has one machine
+    clock.advance(25)
+    assert store.next_expiry() == (-5 if engine_name == "postgres" else None)
+
+
+def test_a_machine_that_cannot_name_itself_takes_nobody_for_its_own(
+    store: Store, hire: Hire, engine_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hire("w1")
+    send_away(store, "w1", "")
+    monkeypatch.setattr(store.engine, "place", "")
+    [worker] = store.views.workers()
+    assert worker.here is (engine_name == "sqlite")

@@ -1,4 +1,4 @@
-"""A log line is an event and its fields: `run ended job=k3f9x2m7qa run=3 outcome=failed`."""
+"""A log line is an event and its fields: `run ended job=k3f9x2m7qa run=3 next=failed`."""
 
 from __future__ import annotations
 

@@ -236,7 +236,8 @@ class Worker:
             return
         self._report_trouble(None)
         if tick.given_up:
-            self._start_over(StoreReplaced("others took this worker for lost"))
+            self._log.tell("others took this worker for lost", jobs=len(self._runs))
+            self._start_over()
             return
         self._in_doubt = False
         now = time.monotonic()
@@ -288,9 +289,10 @@ class Worker:
         except StoreUnavailable as error:
             self._report_trouble(error)
 
-    def _start_over(self, error: StoreUnavailable) -> None:
-        """What we hold open is nobody's queue any more: end what came from it, and leave the place to a successor."""
-        self._report_trouble(error)
+    def _start_over(self, error: StoreUnavailable | None = None) -> None:
+        """What we hold is not ours any more: end what came from it, and leave the place to a successor."""
+        if error:
+            self._report_trouble(error)
         self._exit_code = START_AGAIN
         self._news = False
         self._due_at = self._poll_at = NEVER
