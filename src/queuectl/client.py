@@ -37,6 +37,8 @@ class JobFields(TypedDict, total=False):
     cwd: str
     env: Mapping[str, str]
     tags: list[str]
+    batch: str
+    max_fails: int
     retry_on: list[int | str]
     no_retry_on: list[int | str]
     unique_key: str

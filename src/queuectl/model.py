@@ -35,6 +35,7 @@ class Job:
     tags: tuple[str, ...]
     depends_on: tuple[tuple[str, str], ...]  # ids and conditions
     unique_key: str | None
+    batch: str | None
     created_at: int
     updated_at: int
     started_at: int | None

@@ -36,8 +36,9 @@ class NewJob:
     """A job to enqueue. A field left None takes the queue's default when it is stored."""
 
     __slots__ = (
-        "backoff_base", "command", "cwd", "depends_on", "env", "id", "max_retries", "no_retry_on", "on_duplicate",
-        "priority", "queue", "retry_on", "run_at", "tags", "timeout_seconds", "unique_key",
+        "backoff_base", "batch", "command", "cwd", "depends_on", "env", "id", "max_fails", "max_retries",
+        "no_retry_on", "on_duplicate", "priority", "queue", "retry_on", "run_at", "tags", "timeout_seconds",
+        "unique_key",
     )  # fmt: skip
 
     def __init__(
@@ -55,6 +56,8 @@ class NewJob:
         env: Mapping[str, str] | None = None,
         tags: tuple[str, ...] | list[str] = (),
         depends_on: tuple[object, ...] | list[object] = (),
+        batch: str | None = None,
+        max_fails: int | None = None,
         retry_on: tuple[object, ...] | list[object] = (),
         no_retry_on: tuple[object, ...] | list[object] = (),
         unique_key: str | None = None,
@@ -72,6 +75,8 @@ class NewJob:
         self.env = None if env is None else _env(env)
         self.tags = () if tags == () else _tags(tags)
         self.depends_on = () if depends_on == () else _dependencies(depends_on)
+        self.batch = None if batch is None else name("batch", batch)
+        self.max_fails = None if max_fails is None else _max_fails(max_fails, self.batch)
         self.retry_on = () if retry_on == () else _ends("retry_on", retry_on)
         self.no_retry_on = () if no_retry_on == () else _ends("no_retry_on", no_retry_on)
         self.unique_key = None if unique_key is None else _key(unique_key)
@@ -217,6 +222,12 @@ def _tags(value: object) -> tuple[str, ...]:
         if not word or len(word) > 128 or not word.isprintable() or " " in word:
             raise InvalidInput(f"{_described(tag)} cannot be a tag", "a tag is one word, 128 letters at most")
     return tuple(dict.fromkeys(value))
+
+
+def _max_fails(value: object, batch: str | None) -> int:
+    if batch is None:
+        raise InvalidInput('"max_fails" is given without a "batch"', "say which jobs belong together")
+    return _integer("max_fails", value, 1, PRIORITIES)
 
 
 def _ends(field: str, value: object) -> tuple[str, ...]:

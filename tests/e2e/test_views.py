@@ -16,7 +16,7 @@ from tests.e2e.conftest import QUEUECTL, UNTIL_GO, Cli, gone, kill, lines_in, on
 # SPEC section 2, in its order; depends_on and unique_key come later.
 FIELDS = [
     "id", "command", "queue", "state", "priority", "attempts", "crashes", "snoozes", "max_retries", "backoff_base",
-    "retry_on", "no_retry_on", "timeout_seconds", "run_at", "cwd", "env", "tags", "depends_on", "unique_key",
+    "retry_on", "no_retry_on", "timeout_seconds", "run_at", "cwd", "env", "tags", "depends_on", "unique_key", "batch",
     "created_at", "updated_at", "started_at", "finished_at", "duration_ms", "exit_code",
     "signal", "error", "stdout", "stderr", "log_path", "worker_id",
 ]  # fmt: skip

@@ -33,6 +33,11 @@ from queuectl.cli.submit import submit
 @click.option("--after", multiple=True, metavar="JOB", help="Not before this job has completed; repeatable.")
 @click.option("--after-fail", multiple=True, metavar="JOB", help="Only if this job ends up dead; repeatable.")
 @click.option("--after-any", multiple=True, metavar="JOB", help="Not before this job has ended, however; repeatable.")
+@click.option(
+    "--batch", metavar="NAME", help="The name of the jobs it belongs to: wait, cancel and list them together."
+)
+@click.option("--max-fails", type=int, metavar="N", help="If so many of its batch are dead, cancel those that wait.")
+@click.option("--array", metavar="1-100", help="Once for each number, which is in QUEUECTL_ARRAY_INDEX.")
 @click.option("--unique", metavar="KEY", help="At most one unfinished job with this key.")
 @click.option(
     "--on-duplicate",

@@ -56,13 +56,18 @@ def logs_command(store: Store, job: str, follow: bool, tail: int | None, raw: bo
 @click.command("wait")
 @click.argument("jobs", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="All jobs that have not finished yet.")
+@click.option("--batch", help="All jobs of this batch.")
 @click.option("--timeout", metavar="DURATION", help="Give up after this long, with exit code 124.")
 @with_store
-def wait_command(store: Store, jobs: tuple[str, ...], everything: bool, timeout: str | None) -> int:
+def wait_command(
+    store: Store, jobs: tuple[str, ...], everything: bool, batch: str | None, timeout: str | None
+) -> int:
     """Wait until jobs have finished. Exit code 0 if all completed, 1 if one did not, 124 on timeout."""
-    if bool(jobs) == everything:
-        raise InvalidInput("wait for what?", "give job ids, or --all")
+    if [bool(jobs), everything, bool(batch)].count(True) != 1:
+        raise InvalidInput("wait for what?", "give job ids, or --all, or --batch NAME")
     ids = store.views.unfinished() if everything else job_ids(store, jobs)
+    if batch:
+        ids = store.views.ids_in(batch)
     return wait_for(store, ids, None if timeout is None else times.parse_duration(timeout))
 
 

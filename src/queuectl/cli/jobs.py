@@ -22,6 +22,7 @@ from queuectl.cli.render import (
     visible,
     visible_lines,
 )
+from queuectl.errors import Conflict, InvalidInput
 from queuectl.explain import explain
 from queuectl.lifecycle import signal_name
 from queuectl.model import Job, Link
@@ -36,6 +37,7 @@ SHOWN_LINKS = 12
 @click.option("-s", "--state", help="Only jobs in this state.")
 @click.option("-q", "--queue", help="Only jobs of this queue.")
 @click.option("-t", "--tag", help="Only jobs with this tag.")
+@click.option("--batch", help="Only jobs of this batch.")
 @click.option(
     "-n", "--limit", type=click.IntRange(min=0), default=50, show_default=True, help="At most so many; 0: all."
 )
@@ -43,20 +45,27 @@ SHOWN_LINKS = 12
 @jsonl_option
 @with_store
 def list_command(
-    store: Store, state: str | None, queue: str | None, tag: str | None, limit: int, as_json: bool, jsonl: bool
+    store: Store,
+    state: str | None,
+    queue: str | None,
+    tag: str | None,
+    batch: str | None,
+    limit: int,
+    as_json: bool,
+    jsonl: bool,
 ) -> None:
     """List jobs, the newest first."""
-    jobs = store.views.jobs(state, queue, tag, limit or -1)
+    jobs = store.views.jobs(state, queue, tag, limit or -1, batch)
     if as_json or jsonl:
         emit_list((job.as_json() for job in jobs), jsonl)
         return
     if not jobs:
-        filtered = state or queue or tag
+        filtered = state or queue or tag or batch
         note("No job matches." if filtered else "No jobs yet. Add one: queuectl enqueue 'echo hello'")
         return
     show_table(jobs)
     total = sum(store.views.counts().values())
-    if limit and len(jobs) == limit and total > limit and not (state or queue or tag):
+    if limit and len(jobs) == limit and total > limit and not (state or queue or tag or batch):
         note(f"The newest {limit} of {total:,} jobs; --limit 0 shows all.")
 
 
@@ -131,6 +140,8 @@ def show_command(store: Store, job: str, as_json: bool) -> None:
     for name, ends in (("Retry on", found.retry_on), ("Not retry on", found.no_retry_on)):
         if ends:
             lines.append((name, " ".join(ends)))
+    if found.batch:
+        lines.append(("Batch", found.batch))
     if found.unique_key:
         lines.append(("Unique key", visible(found.unique_key)))
     if found.tags:
@@ -199,13 +210,17 @@ def explain_command(store: Store, job: str, as_json: bool) -> None:
 
 
 @click.command("cancel")
-@click.argument("jobs", nargs=-1, required=True)
+@click.argument("jobs", nargs=-1)
+@click.option("--batch", help="All jobs of this batch that have not finished.")
 @json_option
 @with_store
-def cancel_command(store: Store, jobs: tuple[str, ...], as_json: bool) -> int:
+def cancel_command(store: Store, jobs: tuple[str, ...], batch: str | None, as_json: bool) -> int:
     """Cancel jobs, ending the processes of those that run."""
-    ids = job_ids(store, jobs)
-    store.cancel(ids)
+    if bool(jobs) == bool(batch):
+        raise InvalidInput("cancel what?", "give job ids, or --batch NAME")
+    ids = _cancel_batch(store, batch) if batch else job_ids(store, jobs)
+    if not batch:
+        store.cancel(ids)
     states = _wait_until_ended(store, ids)
     code = 0 if set(states.values()) <= {"cancelled", "processing"} else 1
     if as_json:
@@ -219,6 +234,19 @@ def cancel_command(store: Store, jobs: tuple[str, ...], as_json: bool) -> int:
         else:
             note(f"Job {id} could not be cancelled any more: it is {states[id]}.")
     return code
+
+
+def _cancel_batch(store: Store, batch: str) -> list[str]:
+    """Cancel what has not finished of it. While we choose, some may finish: then we choose again."""
+    while True:
+        ids = store.views.unfinished_in(batch)
+        try:
+            store.cancel(ids)
+        except Conflict:
+            continue
+        if not ids:
+            note(f"All jobs of batch {batch} have finished.")
+        return ids
 
 
 def _wait_until_ended(store: Store, ids: list[str]) -> dict[str, str]:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 LONGEST_LINE = 4 << 20
+LARGEST_ARRAY = 1_000_000
+ARRAY_INDEX = "QUEUECTL_ARRAY_INDEX"
 NO_WORKER = "No worker is running here. Start one: queuectl worker start --count 2"
 
 
@@ -35,6 +37,9 @@ def submit(
     after: Sequence[str] = (),
     after_fail: Sequence[str] = (),
     after_any: Sequence[str] = (),
+    batch: str | None = None,
+    max_fails: int | None = None,
+    array: str | None = None,
     retry_on: str | None = None,
     no_retry_on: str | None = None,
     unique: str | None = None,
@@ -59,6 +64,8 @@ def submit(
         "cwd": cwd,
         "env": _environment(env),
         "tags": list(tags) or None,
+        "batch": batch,
+        "max_fails": max_fails,
         "retry_on": retry_on and retry_on.replace(",", " ").split(),
         "no_retry_on": no_retry_on and no_retry_on.replace(",", " ").split(),
         "unique_key": unique,
@@ -68,6 +75,8 @@ def submit(
     options: dict[str, object] = {key: value for key, value in given.items() if value is not None}
     if list(words) == ["-"]:
         words, file = (), "-"
+    if array is not None:
+        return _store_array(store or open_store(db), words, options, array, wait, quiet, json)
     if file is not None or lines:
         jobs, line_of = _read_batch(file or "-", lines, words, options)
         return _store_batch(store or open_store(db), jobs, line_of, wait, quiet, json)
@@ -158,6 +167,40 @@ def _environment(pairs: Sequence[str]) -> dict[str, str] | None:
             raise InvalidInput(f'"{pair}" sets no variable', "write --env NAME=value")
         env[key] = value
     return env or None
+
+
+def _store_array(
+    store: Store, words: Sequence[str], options: dict[str, object], array: str, wait: bool, quiet: bool, json: bool
+) -> int:
+    """The same command once for each number, as one batch."""
+    numbers = _numbers(array)
+    own = options.pop("id", None)
+    options.setdefault("batch", own or newjob.new_id())
+    env = options.pop("env", None) or {}
+    assert isinstance(env, dict)
+    jobs = [
+        _one_job(
+            words,
+            {**options, "env": {**env, ARRAY_INDEX: str(number)}, **({"id": f"{own}.{number}"} if own else {})},
+        )
+        for number in numbers
+    ]
+    if not (quiet or json):
+        sys.stdout.write(f"Batch {options['batch']}: ")
+    return _store_batch(store, jobs, list(numbers), wait, quiet, json)
+
+
+def _numbers(array: str) -> range:
+    """`1-100`, or `0-90:10` in steps."""
+    span, _, step = array.partition(":")
+    first, dash, last = span.partition("-")
+    words = (first, last if dash else first, step or "1")
+    if not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words) or int(words[2]) == 0:
+        raise InvalidInput(f'"{array}" is no range of numbers', "write --array 1-100, or 0-90:10 in steps of ten")
+    numbers = range(int(words[0]), int(words[1]) + 1, int(words[2]))
+    if not 1 <= len(numbers) <= LARGEST_ARRAY:
+        raise InvalidInput(f'"{array}" has {len(numbers):,} numbers', f"it takes 1 to {LARGEST_ARRAY:,}")
+    return numbers
 
 
 # -- many jobs -------------------------------------------------------------------------------------------

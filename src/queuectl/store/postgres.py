@@ -53,7 +53,7 @@ HINTS = {
     "invalid": "check the address",
 }
 # The {each:…} that are texts; all others are whole numbers.
-TEXTS = ("state", "error", "reason", "stdout", "stderr", "tag", "id", "condition", "parent_id", "child_id")
+TEXTS = ("batch", "state", "error", "reason", "stdout", "stderr", "tag", "id", "condition", "parent_id", "child_id")
 
 
 class PostgresEngine:

@@ -183,6 +183,36 @@ UPDATE jobs
                       AND others.finished_at IS NULL)
 """
 
+# -- batches ---------------------------------------------------------------------------------------------
+
+LIMIT_BATCH = """
+INSERT INTO batches (name, max_fails) SELECT {each:batch}, {each:max_fails} {from_each} WHERE TRUE
+    ON CONFLICT (name) DO UPDATE SET max_fails = excluded.max_fails
+"""
+
+LOCK_BATCHES_OF = """
+SELECT name, max_fails FROM batches
+ WHERE name IN (SELECT batch FROM jobs WHERE seq {among:seqs})
+ ORDER BY name {for_update}
+"""
+
+COUNT_DEAD_IN = "SELECT count(*) FROM jobs WHERE batch = :batch AND batch IS NOT NULL AND state = 'dead'"
+
+LOCK_WAITING_IN = """
+SELECT seq FROM jobs
+ WHERE batch = :batch AND batch IS NOT NULL AND state IN ('pending', 'failed', 'blocked')
+ ORDER BY seq {for_update}
+"""
+
+CANCEL_REST = """
+UPDATE jobs
+   SET state = 'cancelled', ready = FALSE, updated_at = :now, finished_at = :now, error = {each:error}
+{from_each}
+ WHERE jobs.seq = {each:seq} AND jobs.state IN ('pending', 'failed', 'blocked')
+"""
+
+IDS_IN_BATCH = "SELECT id FROM jobs WHERE batch = :batch AND batch IS NOT NULL ORDER BY seq"
+
 # -- workers ---------------------------------------------------------------------------------------------
 
 REGISTER = """
@@ -264,9 +294,8 @@ UPDATE jobs
 
 RETRY_DEAD = """
 UPDATE jobs
-   SET state = 'pending', ready = :run_at <= :now, attempts = 0, crashes = 0, snoozes = 0, run_at = :run_at,
-       updated_at = :now,
-       finished_at = NULL, error = NULL
+   SET state = 'pending', ready = CAST(:run_at AS BIGINT) <= :now, attempts = 0, crashes = 0, snoozes = 0,
+       run_at = :run_at, updated_at = :now, finished_at = NULL, error = NULL
  WHERE seq = :seq AND state = 'dead'
 """
 
@@ -294,7 +323,8 @@ PURGE_DEAD = "DELETE FROM jobs WHERE state = 'dead' AND id {among:ids} RETURNING
 ALL_IDS = "SELECT id FROM jobs"
 
 WIPE = tuple(
-    f"DELETE FROM {table}" for table in ("events", "tags", "dependencies", "jobs", "counts", "workers", "config")
+    f"DELETE FROM {table}"
+    for table in ("events", "tags", "dependencies", "jobs", "batches", "counts", "workers", "config")
 )
 
 SET_CONFIG = """
@@ -310,7 +340,7 @@ JOB_FIELDS = (
     "id", "command", "queue", "state", "priority", "attempts", "crashes", "snoozes", "max_retries", "backoff_base",
     "retry_on", "no_retry_on", "timeout_seconds", "run_at", "cwd", "env", "created_at", "updated_at", "started_at",
     "finished_at", "duration_ms", "exit_code", "signal", "error", "stdout", "stderr", "worker_id", "run",
-    "cancel_requested", "log_place", "unique_key", "tags", "depends_on",
+    "cancel_requested", "log_place", "unique_key", "batch", "tags", "depends_on",
 )  # fmt: skip
 _OWN_FIELDS = JOB_FIELDS[:-2]
 JOB_COLUMNS = (
@@ -326,11 +356,16 @@ GET_JOB = f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = :id"
 # Each way to list walks an index, newest first; further filters apply along the way.
 _AND_OPTIONS = """
    AND (CAST(:queue AS TEXT) IS NULL OR queue = :queue)
+   AND (CAST(:batch AS TEXT) IS NULL OR batch = :batch)
    AND (CAST(:tag AS TEXT) IS NULL OR EXISTS (SELECT 1 FROM tags WHERE job = seq AND tag = :tag))
  ORDER BY seq DESC
  LIMIT :limit
 """
 LIST_ALL = f"SELECT {JOB_COLUMNS} FROM jobs WHERE seq > 0 {_AND_OPTIONS}"
+LIST_BATCH = f"""
+SELECT {JOB_COLUMNS} FROM jobs
+ WHERE batch = :batch AND batch IS NOT NULL AND (CAST(:state AS TEXT) IS NULL OR state = :state) {_AND_OPTIONS}
+"""
 LIST_STATE = f"SELECT {JOB_COLUMNS} FROM jobs WHERE state || '' = :state AND state <> 'processing' {_AND_OPTIONS}"
 LIST_RUNNING = f"""
 SELECT {JOB_COLUMNS} FROM jobs WHERE seq IN (SELECT seq FROM jobs WHERE state = 'processing') {_AND_OPTIONS}
@@ -412,6 +447,7 @@ COPIED: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
     "events": ({"job": 0, "n": 0}, ("at", "state", "run", "worker_id", "reason", "exit_code", "signal", "duration_ms",
                                     "cpu_ms", "max_rss_kb", "started_at")),
     "dependencies": ({"parent": 0, "child": 0}, ("condition", "state")),
+    "batches": ({"name": ""}, ("max_fails",)),
     "config": ({"key": ""}, ("value",)),
 }  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from queuectl import logs, newjob, procfs, settings
 from queuectl.errors import Conflict, Duplicate, OutcomeUnknown, StoreUnavailable, no_such_job
 from queuectl.states import FINISHED
-from queuectl.store import dependencies, uniqueness
+from queuectl.store import batches, dependencies, uniqueness
 from queuectl.store import statements as sql
 
 TYPE_CHECKING = False
@@ -63,6 +63,7 @@ class Store:
                     if tags:
                         tx.each(sql.INSERT_TAG, tags)
                     tx.each(sql.INSERT_DEPENDENCY, links)
+                    batches.limit(tx, jobs)
             except Duplicate:
                 self._refuse_taken(jobs)  # else a drawn id met an old one: again
                 continue
@@ -109,6 +110,7 @@ class Store:
                 "cwd": job.cwd or cwd,
                 "env": _json(job.env) if job.env else None,
                 "unique_key": job.unique_key,
+                "batch": job.batch,
                 "created_at": now,
                 "updated_at": now,
             }
@@ -202,7 +204,7 @@ class Store:
             stop, due, cancelled, set_to = news[0] if news else ("now", None, None, None)
             cancels = {(int(seq), int(run)) for seq, _, run in _pairs(cancelled, ":")}
             settled, refused = self._settle(tx, worker, ended, cancels)
-            released = dependencies.follow(tx, [row["seq"] for row in settled if row["finished_at"]])
+            released = self._follow(tx, settled)
             claims: list[Claim] = []
             if running is not None and news:
                 held = tx.rows(sql.HELD_BY, {"worker": worker})
@@ -259,6 +261,12 @@ class Store:
                 tx.run(sql.RECORD_NOTE, {**fence, "now": tx.now, "reason": reason})
                 refused.append(claim)
         return settled, refused
+
+    def _follow(self, tx: Transaction, settled: Sequence[Params]) -> bool:
+        """What the ends of runs mean for other jobs; may any of those run now?"""
+        released = dependencies.follow(tx, [row["seq"] for row in settled if row["finished_at"]])
+        batches.follow(tx, [row["seq"] for row in settled if row["state"] == "dead"])
+        return released
 
     def _end(
         self, now: int, worker: str, claim: Claim, end: Settlement, report: Report, cancelled: bool
@@ -355,7 +363,7 @@ class Store:
                 report = Report(duration_ms=max(0, tx.now - claim.started_at))
                 lost.append((claim, lifecycle.after_run(claim, outcome, config, 0), report))
             settled, _ = self._settle(tx, worker, lost, cancels)
-            released = dependencies.follow(tx, [row["seq"] for row in settled if row["finished_at"]])
+            released = self._follow(tx, settled)
             tx.run(sql.UNREGISTER, {"id": worker})
         if released:
             self.engine.announce()
@@ -470,7 +478,7 @@ class Store:
     def reset(self) -> int:
         """Delete every job with its history and log, and all settings. Refused while workers live."""
         with self.engine.write() as tx:
-            tx.alone(["jobs", "tags", "dependencies", "events", "counts", "workers", "config"])
+            tx.alone(["jobs", "tags", "dependencies", "batches", "events", "counts", "workers", "config"])
             alive = sum(self.holders(tx).values())
             if alive:
                 raise Conflict(f"workers are running: {alive}", "stop them first: queuectl worker stop")

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from queuectl import graph, logs, newjob
-from queuectl.errors import InvalidInput, TimedOut, no_such_job
+from queuectl.errors import InvalidInput, NotFound, TimedOut, no_such_job
 from queuectl.lifecycle import State
 from queuectl.model import Event, Job, Link, Wait, Worker
 from queuectl.states import FINISHED
@@ -75,7 +75,12 @@ class Views:
         return self._job(found[0])
 
     def jobs(
-        self, state: str | None = None, queue: str | None = None, tag: str | None = None, limit: int = 50
+        self,
+        state: str | None = None,
+        queue: str | None = None,
+        tag: str | None = None,
+        limit: int = 50,
+        batch: str | None = None,
     ) -> list[Job]:
         """The newest first. A negative limit means all."""
         if state is not None and state not in list(State):
@@ -83,10 +88,13 @@ class Views:
         params = {
             "queue": None if queue is None else newjob.text("queue", queue),
             "tag": None if tag is None else newjob.text("tag", tag),
+            "batch": None if batch is None else newjob.text("batch", batch),
             "limit": limit if 0 <= limit < MOST else MOST,
         }
         with self._engine.read() as tx:
-            if state is None:
+            if batch is not None:
+                rows = tx.rows(sql.LIST_BATCH, {**params, "state": state})
+            elif state is None:
                 rows = tx.rows(sql.LIST_ALL, params)
             elif state == State.PROCESSING:
                 rows = tx.rows(sql.LIST_RUNNING, params)
@@ -97,6 +105,18 @@ class Views:
     def states(self, ids: Sequence[str]) -> dict[str, str]:
         with self._engine.read() as tx:
             return dict(tx.rows(sql.STATES_OF, {"ids": list(ids)}))
+
+    def ids_in(self, batch: str) -> list[str]:
+        """The jobs of a batch, in their order; there must be some."""
+        with self._engine.read() as tx:
+            ids = [id for (id,) in tx.rows(sql.IDS_IN_BATCH, {"batch": newjob.name("batch", batch)})]
+        if not ids:
+            raise NotFound(f'there is no batch "{batch}"', "its name is given with enqueue --batch")
+        return ids
+
+    def unfinished_in(self, batch: str) -> list[str]:
+        states = self.states(ids := self.ids_in(batch))
+        return [id for id in ids if states.get(id) not in (None, *FINISHED)]
 
     def any_due(self) -> bool:
         """Is there a job that could run now?"""
