@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from queuectl import times
+from queuectl import graph, times
 from queuectl.lifecycle import State
 from queuectl.model import Job, Wait, Worker
 
@@ -21,7 +21,7 @@ def explain(job: Job, workers: Sequence[Worker], ahead: int, now: int, waits: Se
             return [f"It completed {_when(job.finished_at, now)}."]
         case State.BLOCKED:
             return ["It waits for other jobs:", *_chain(waits), *_advice_for(waits)]
-        case State.CANCELLED if job.error and "dependency" in job.error:
+        case State.CANCELLED if job.error and job.error.startswith(graph.BROKEN):
             return [f"It was cancelled {_when(job.finished_at, now)}: {job.error}.", *_how_to_revive(job.error)]
         case State.CANCELLED:
             return [f"It was cancelled {_when(job.finished_at, now)}. To run the command again, enqueue it again."]

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
 
 CONDITIONS = ("ok", "fail", "any")
 RELEASED = "all it waited for has come"
+BROKEN = "its dependency"
 
 
 def outcome_of(condition: str, state: str) -> str:
@@ -23,7 +24,7 @@ def outcome_of(condition: str, state: str) -> str:
 
 def why_broken(parent: str, condition: str, state: str) -> str:
     """Why a job can never run that waits for this one."""
-    return f'its dependency "{parent}" is {state}' + (", and should have failed" if condition == "fail" else "")
+    return f'{BROKEN} "{parent}" is {state}' + (", and should have failed" if condition == "fail" else "")
 
 
 def find_cycle(parents: Mapping[str, Sequence[str]]) -> list[str]:

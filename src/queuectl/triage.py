@@ -99,4 +99,7 @@ def spacing(rate: str) -> float:
     count, slash, span = rate.partition("/")
     if not slash or not count.isascii() or not count.isdigit() or int(count[:9]) < 1:
         raise InvalidInput(f'"{rate}" is no rate', "write how many in how long, for example 10/1m")
-    return times.parse_duration(f"1{span}" if span.isalpha() else span) / int(count)
+    seconds = times.parse_duration(f"1{span}" if span.isalpha() else span)
+    if not seconds:
+        raise InvalidInput(f'"{rate}" is no rate: so many in no time', "for example 10/1m")
+    return seconds / int(count)

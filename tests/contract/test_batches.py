@@ -50,10 +50,24 @@ def test_too_many_dead_cancel_the_rest_but_not_what_runs(store: Store, hire: Hir
         "processing", "dead", "dead", "cancelled", "cancelled", "pending",
     ]  # fmt: skip
     assert store.views.counts()["cancelled"] == 3  # with the stranger that waited for one of them
-    assert store.views.job("d").error == '2 jobs of its batch "b" are dead'
-    assert store.views.history("d")[-1].reason == 'cancelled: 2 jobs of its batch "b" are dead'
+    error = 'its batch "b" has 2 dead, the limit is 2'
+    assert store.views.job("d").error == error
+    assert [(event.state, event.reason) for event in store.views.history("d")] == [
+        ("pending", "enqueued"), ("cancelled", f"cancelled: {error}"),
+    ]  # fmt: skip
     worker.settle(running)
     assert states(store)["a"] == "completed"
+
+
+def test_workers_are_told_of_what_waited_for_the_end_of_the_rest(store: Store, hire: Hire) -> None:
+    store.enqueue([member("a", 1), member("c")])
+    store.enqueue([NewJob("true", id="after", depends_on=[{"id": "c", "condition": "any"}])])
+    worker, other = hire("w1"), hire("w2")
+    claim = worker.claim_one()
+    other.hears()
+    worker.settle(claim, FAILED)
+    assert states(store)["after"] == "pending"
+    assert other.hears()
 
 
 def test_a_failure_that_is_retried_does_not_count(store: Store, hire: Hire) -> None:

@@ -229,6 +229,24 @@ def test_parents_that_end_at_the_same_moment_strand_nobody(
         store.cancel([f"c{turn}"])
 
 
+def test_an_end_that_is_under_way_is_seen_by_whoever_wants_to_wait_for_it(
+    store: Store, other_store: Store, hire: Hire
+) -> None:
+    """He who counts locks the parent: else he would count one whose end has told its children already."""
+    store.enqueue([job("a")])
+    claim = hire().claim_one()
+    with store.engine.write() as tx:
+        tx.run(
+            "UPDATE jobs SET state = 'completed', finished_at = :now, reason = '' WHERE seq = :seq",
+            {"now": tx.now, "seq": claim.seq},
+        )
+        waiting = Thread(target=other_store.enqueue, args=([job("b", "a")],))
+        waiting.start()
+        waiting.join(0.5)  # long enough to come to the lock; without one it would be through by now
+    waiting.join()
+    assert states(store) == {"a": "completed", "b": "pending"}
+
+
 # -- against a model -------------------------------------------------------------------------------------
 
 

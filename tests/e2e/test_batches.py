@@ -12,7 +12,7 @@ def test_an_array_runs_once_for_each_number(q: Cli) -> None:
     told = q.ok(
         "enqueue", "--array", "1-9:2", "--id", "sum", "--env", "A=b", 'echo "$A $QUEUECTL_ARRAY_INDEX" >> log'
     )
-    assert told == "Batch sum: Enqueued 5 jobs.\n"
+    assert told == "Enqueued 5 jobs as batch sum.\n"
     q.ok("wait", "--batch", "sum")
     assert sorted((q.folder / "log").read_text().splitlines()) == ["b 1", "b 3", "b 5", "b 7", "b 9"]
     assert [job["id"] for job in q.json("list", "--batch", "sum")] == ["sum.9", "sum.7", "sum.5", "sum.3", "sum.1"]
@@ -46,6 +46,9 @@ def test_after_too_many_failures_the_rest_is_not_tried(q: Cli) -> None:
         (["enqueue", "--array", "1-9:0", "true"], 2, ["is no range of numbers"]),
         (["enqueue", "--array", "1-99999999", "true"], 2, ["it takes 1 to 1,000,000"]),
         (["enqueue", "--array", "1-3"], 2, ["nothing to enqueue"]),
+        (["enqueue", "--array", "1-3", "--lines", "-f", "x"], 2, ["--array takes a plain command"]),
+        (["enqueue", "--array", "1-3", '{"command": "true"}'], 2, ["--array takes a plain command"]),
+        (["enqueue", "--array", "1-3", "--unique", "k", "true"], 4, ["number 2: the key", "used twice"]),
         (["enqueue", "--max-fails", "1", "true"], 2, ['without a "batch"']),
         (["wait", "--batch", "nobody"], 3, ['no batch "nobody"']),
         (["cancel"], 2, ["cancel what?"]),

@@ -87,7 +87,7 @@ def test_a_rate_is_so_many_in_so_long(rate: str, seconds: float) -> None:
     assert triage.spacing(rate) == seconds
 
 
-@pytest.mark.parametrize("rate", ["", "10", "0/1m", "-1/1m", "x/1m", "10/", "10/never"])
+@pytest.mark.parametrize("rate", ["", "10", "0/1m", "-1/1m", "x/1m", "10/", "10/never", "1/0s"])
 def test_a_bad_rate_is_refused(rate: str) -> None:
     with pytest.raises(InvalidInput):
         triage.spacing(rate)

@@ -38,11 +38,10 @@ def dlq_command() -> None:
 @with_store
 def list_dead(store: Store, limit: int, where: tuple[str, ...], grouped: bool, as_json: bool, jsonl: bool) -> None:
     """List the dead jobs, the newest first."""
-    jobs = _dead(store, where)
     if grouped:
-        _show_groups(triage.groups(jobs)[: limit or None], as_json, jsonl)
+        _show_groups(triage.groups(_dead(store, where))[: limit or None], as_json, jsonl)
         return
-    jobs = jobs[: limit or None]
+    jobs = _dead(store, where)[: limit or None] if where else store.views.jobs(state="dead", limit=limit or -1)
     if as_json or jsonl:
         emit_list((job.as_json() for job in jobs), jsonl)
     elif jobs:
@@ -93,8 +92,10 @@ def retry_dead(
         what = "retry what?" if not (jobs or everything or where) else "ids, --all and --where cannot be combined"
         raise InvalidInput(what, "give job ids, or --all, or --where CONDITION")
     spacing = triage.spacing(rate) if rate else 0.0
-    ids = job_ids(store, jobs) if jobs else [job.id for job in reversed(_dead(store, where))]
-    if dry_run:
+    ids = None if everything else job_ids(store, jobs)
+    if where or (everything and dry_run):
+        ids = [job.id for job in reversed(_dead(store, where))]
+    if dry_run and ids is not None:
         say(f"{plural(len(ids), 'job')} would be retried" + (f", for example {ids[0]}." if ids else "."))
         return
     retried = store.retry(ids, spacing)

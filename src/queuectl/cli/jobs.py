@@ -112,7 +112,7 @@ def show_command(store: Store, job: str, as_json: bool) -> None:
             "Attempts",
             f"{found.attempts} of {found.max_retries} failed"
             + (f", {found.crashes} lost" if found.crashes else "")
-            + (f", put off {found.snoozes} times" if found.snoozes else ""),
+            + (f", {found.snoozes} put off" if found.snoozes else ""),
         ),
         ("Enqueued", _moment(found.created_at, now)),
     ]
@@ -137,7 +137,7 @@ def show_command(store: Store, job: str, as_json: bool) -> None:
                         ("Before", store.views.children(found.id, SHOWN_LINKS + 1))):  # fmt: skip
         if links:
             lines.append((name, _links(links)))
-    for name, ends in (("Retry on", found.retry_on), ("Not retry on", found.no_retry_on)):
+    for name, ends in (("Retry on", found.retry_on), ("No retry on", found.no_retry_on)):
         if ends:
             lines.append((name, " ".join(ends)))
     if found.batch:

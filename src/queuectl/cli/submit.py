@@ -66,8 +66,8 @@ def submit(
         "tags": list(tags) or None,
         "batch": batch,
         "max_fails": max_fails,
-        "retry_on": retry_on and retry_on.replace(",", " ").split(),
-        "no_retry_on": no_retry_on and no_retry_on.replace(",", " ").split(),
+        "retry_on": None if retry_on is None else retry_on.replace(",", " ").split(),
+        "no_retry_on": None if no_retry_on is None else no_retry_on.replace(",", " ").split(),
         "unique_key": unique,
         "on_duplicate": on_duplicate,
         "depends_on": store and _dependencies(store, {"ok": after, "fail": after_fail, "any": after_any}),
@@ -76,10 +76,13 @@ def submit(
     if list(words) == ["-"]:
         words, file = (), "-"
     if array is not None:
+        if file is not None or lines or (words and words[0].lstrip().startswith("{")):
+            raise InvalidInput("--array takes a plain command", "give the other fields as options")
         return _store_array(store or open_store(db), words, options, array, wait, quiet, json)
     if file is not None or lines:
         jobs, line_of = _read_batch(file or "-", lines, words, options)
-        return _store_batch(store or open_store(db), jobs, line_of, wait, quiet, json)
+        places = [f"line {number}" for number in line_of]
+        return _store_batch(store or open_store(db), jobs, places, wait, quiet, json)
     job = _one_job(words, options)
     store = store or open_store(db)
     there: list[str] = []
@@ -185,9 +188,8 @@ def _store_array(
         )
         for number in numbers
     ]
-    if not (quiet or json):
-        sys.stdout.write(f"Batch {options['batch']}: ")
-    return _store_batch(store, jobs, list(numbers), wait, quiet, json)
+    places = [f"number {number}" for number in numbers]
+    return _store_batch(store, jobs, places, wait, quiet, json, f" as batch {options['batch']}")
 
 
 def _numbers(array: str) -> range:
@@ -253,7 +255,10 @@ def _decoded(line: bytes) -> str:
         raise InvalidInput("not valid UTF-8", "convert the file first, for example with iconv") from None
 
 
-def _store_batch(store: Store, jobs: list[NewJob], line_of: list[int], wait: bool, quiet: bool, json: bool) -> int:
+def _store_batch(
+    store: Store, jobs: list[NewJob], places: list[str], wait: bool, quiet: bool, json: bool, name: str = ""
+) -> int:
+    """Store all of them or none; `places` says where each came from, for an error."""
     if not jobs:
         raise InvalidInput("there was no job in the input", "one JSON object a line, or plain commands with --lines")
     from queuectl.cli.render import Progress
@@ -263,12 +268,12 @@ def _store_batch(store: Store, jobs: list[NewJob], line_of: list[int], wait: boo
             there: list[str] = []
             ids = store.enqueue(jobs, progress.step, there.append)
     except Conflict as error:
-        raise (error if error.index is None else error.at(f"line {line_of[error.index]}")) from None
+        raise (error if error.index is None else error.at(places[error.index])) from None
     if quiet or json:
         sys.stdout.write("".join(f"{id}\n" for id in ids) if quiet else _json_array(ids))
     else:
         skipped = f" {len(there):,} skipped: their keys are taken." if there else ""
-        sys.stdout.write(f"Enqueued {plural(len(ids) - len(there), 'job')}.{skipped}\n")
+        sys.stdout.write(f"Enqueued {plural(len(ids) - len(there), 'job')}{name}.{skipped}\n")
     mention_missing_worker(store, (job.queue for job in jobs))
     if wait:
         from queuectl.cli.follow import wait_for

@@ -19,18 +19,19 @@ def limit(tx: Transaction, jobs: Sequence[NewJob]) -> None:
     tx.each(sql.LIMIT_BATCH, [{"batch": name, "max_fails": most} for name, most in sorted(limits.items())])
 
 
-def follow(tx: Transaction, dead: Sequence[int]) -> None:
+def follow(tx: Transaction, dead: Sequence[int]) -> bool:
     """These jobs have just died: if that is too many for their batches, cancel what still waits in them. What runs
-    may end. A batch is locked while its dead are counted, so that no two deaths overlook each other."""
-    if not dead:
-        return
-    for name, most in tx.rows(sql.LOCK_BATCHES_OF, {"seqs": list(dead)}):
+    may end. A batch is locked while its dead are counted, so that no two deaths overlook each other. May any other
+    job run now?"""
+    released = False
+    for name, most in tx.rows(sql.LOCK_BATCHES_OF, {"seqs": list(dead)}) if dead else ():
         [(died,)] = tx.rows(sql.COUNT_DEAD_IN, {"batch": name})
         if died < most:
             continue
-        error = f'{died} jobs of its batch "{name}" are dead'
+        error = f'its batch "{name}" has {died} dead, the limit is {most}'
         seqs = [seq for (seq,) in tx.rows(sql.LOCK_WAITING_IN, {"batch": name})]
         tx.each(sql.CANCEL_REST, [{"seq": seq, "now": tx.now, "error": error} for seq in seqs])
         reason = f"cancelled: {error}"
         tx.each(sql.RECORD_TURNS, [{"seq": seq, "now": tx.now, "reason": reason} for seq in seqs])
-        dependencies.cancelled(tx, seqs)
+        released |= dependencies.cancelled(tx, seqs)
+    return released

@@ -84,11 +84,12 @@ def follow(tx: Transaction, ended: Sequence[int]) -> bool:
     return released
 
 
-def cancelled(tx: Transaction, seqs: Sequence[int]) -> None:
-    """Somebody has cancelled these, and so all that waits for them."""
-    if seqs:
-        tx.run(sql.VOID_DEPENDENCIES, {"children": list(seqs)})
-        follow(tx, seqs)
+def cancelled(tx: Transaction, seqs: Sequence[int]) -> bool:
+    """These were cancelled for good, and so is all that waits for them. May any run now that waited for their end?"""
+    if not seqs:
+        return False
+    tx.run(sql.VOID_DEPENDENCIES, {"children": list(seqs)})
+    return follow(tx, seqs)
 
 
 def revive(tx: Transaction, retried: Sequence[tuple[int, str]]) -> None:

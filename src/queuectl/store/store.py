@@ -265,8 +265,7 @@ class Store:
     def _follow(self, tx: Transaction, settled: Sequence[Params]) -> bool:
         """What the ends of runs mean for other jobs; may any of those run now?"""
         released = dependencies.follow(tx, [row["seq"] for row in settled if row["finished_at"]])
-        batches.follow(tx, [row["seq"] for row in settled if row["state"] == "dead"])
-        return released
+        return batches.follow(tx, [row["seq"] for row in settled if row["state"] == "dead"]) or released
 
     def _end(
         self, now: int, worker: str, claim: Claim, end: Settlement, report: Report, cancelled: bool

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from queuectl.store.engine import Transaction
 
 
-class Holder:
+class Keyholder:
     """The unfinished job that has a key."""
 
     def __init__(self, key: str, id: str, seq: int, state: str, run: int) -> None:
@@ -36,7 +36,7 @@ def decide(tx: Transaction, jobs: Sequence[NewJob], ids: Sequence[str]) -> dict[
     keys = {index: job.unique_key for index, job in enumerate(jobs) if job.unique_key}
     if not keys:
         return {}
-    held = {row[0]: Holder(*row) for row in tx.rows(sql.LOCK_KEYS, {"keys": sorted(set(keys.values()))})}
+    held = {row[0]: Keyholder(*row) for row in tx.rows(sql.LOCK_KEYS, {"keys": sorted(set(keys.values()))})}
     left_out: dict[int, str] = {}
     mine: dict[str, str] = {}
     for index, key in keys.items():
@@ -60,7 +60,7 @@ def decide(tx: Transaction, jobs: Sequence[NewJob], ids: Sequence[str]) -> dict[
     return left_out
 
 
-def _replace(tx: Transaction, held: Holder, id: str, index: int) -> None:
+def _replace(tx: Transaction, held: Keyholder, id: str, index: int) -> None:
     if held.state not in (*WAITING, "blocked"):
         what = f'job "{held.id}", which has the key "{held.key}", is {held.state}'
         raise Conflict(what, "only a job that waits can be replaced", index)

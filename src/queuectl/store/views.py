@@ -277,7 +277,9 @@ def _story(job: Job, rows: list[Row]) -> list[Event]:
     if job.state == State.PROCESSING and job.started_at is not None:
         runs.append((job.started_at, job.run, job.worker_id))
     starts = [Event(started_at, State.PROCESSING, run, worker, "started") for started_at, run, worker in runs]
-    waited = job.state == State.BLOCKED or (rows and rows[0][5].startswith((graph.RELEASED, "cancelled: ")))
+    waited = job.state == State.BLOCKED or (
+        rows and rows[0][5].startswith((graph.RELEASED, f"cancelled: {graph.BROKEN}"))
+    )
     story = [Event(job.created_at, State.BLOCKED if waited else State.PENDING, 0, None, "enqueued")]
     for _, *fields in rows:
         event = Event(*fields)
