@@ -39,6 +39,8 @@ class JobFields(TypedDict, total=False):
     tags: list[str]
     batch: str
     max_fails: int
+    key: str
+    key_limit: int
     retry_on: list[int | str]
     no_retry_on: list[int | str]
     unique_key: str

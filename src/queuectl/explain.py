@@ -6,12 +6,21 @@ from collections.abc import Sequence
 
 from queuectl import graph, times
 from queuectl.lifecycle import State
-from queuectl.model import Job, Wait, Worker
+from queuectl.model import Job, Obstacles, Wait, Worker
+from queuectl.turns import serves
 
+SHOWN = 5
 NEEDED = {"ok": "to complete", "fail": "to be dead", "any": "to end"}
 
 
-def explain(job: Job, workers: Sequence[Worker], ahead: int, now: int, waits: Sequence[Wait] = ()) -> list[str]:
+def explain(
+    job: Job,
+    workers: Sequence[Worker],
+    ahead: int,
+    now: int,
+    waits: Sequence[Wait] = (),
+    obstacles: Obstacles | None = None,
+) -> list[str]:
     """The reasons, the weightiest first, as sentences. `waits`: the chain of jobs before it, if it is blocked."""
     alive = [worker for worker in workers if worker.alive]
     match job.state:
@@ -31,13 +40,40 @@ def explain(job: Job, workers: Sequence[Worker], ahead: int, now: int, waits: Se
                 f"(allowed: {job.max_retries} failed; lost: see queuectl config get crash_limit).",
                 f"See what it printed: queuectl logs {job.id}. Run it again: queuectl dlq retry {job.id}",
             ]
-    reasons = []
+    reasons = _limits(job, obstacles, now) if obstacles else []
     if job.run_at > now:
         failed = "It failed and " if job.state == State.FAILED else "It "
         why = f"{failed}waits for its next try ({job.error})" if job.error else "It is scheduled"
         reasons.append(f"{why}: due {times.local(job.run_at)}, in {times.span((job.run_at - now) / 1000)}.")
     reasons += _why_no_worker(job, alive, ahead)
     return reasons or ["Nothing holds it back: it will be claimed in a moment."]
+
+
+def _limits(job: Job, obstacles: Obstacles, now: int) -> list[str]:
+    rules, reasons = obstacles.rules, []
+    if rules.paused:
+        reasons.append(f'Its queue "{job.queue}" is paused. Let it go on: queuectl queue resume {job.queue}')
+    if rules.at_once and len(obstacles.in_queue) >= rules.at_once:
+        reasons.append(
+            f'Its queue "{job.queue}" runs {rules.at_once} at once, and these do: {_some(obstacles.in_queue)}. '
+            f"Let more run: queuectl queue limit {job.queue} {rules.at_once + 1}"
+        )
+    if job.key and len(obstacles.with_key) >= obstacles.key_limit:
+        reasons.append(
+            f'Of the jobs with its key "{job.key}" {obstacles.key_limit} may run at once, '
+            f"and these do: {_some(obstacles.with_key)}."
+        )
+    if obstacles.free_at is not None and obstacles.free_at > now:
+        span = times.span((rules.rate_ms or 0) / 1000)
+        reasons.append(
+            f'Its queue "{job.queue}" has reached its rate, {rules.rate} per {span}: '
+            f"the next may start in {times.span((obstacles.free_at - now) / 1000)}."
+        )
+    return reasons
+
+
+def _some(ids: Sequence[str]) -> str:
+    return ", ".join(ids[:SHOWN]) + (f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else "")
 
 
 def _chain(waits: Sequence[Wait]) -> list[str]:
@@ -71,7 +107,7 @@ def _why_still_running(job: Job, alive: Sequence[Worker], now: int) -> list[str]
 
 
 def _why_no_worker(job: Job, alive: Sequence[Worker], ahead: int) -> list[str]:
-    able = [worker for worker in alive if not worker.queues or job.queue in worker.queues]
+    able = [worker for worker in alive if serves(worker.queues, job.queue)]
     if not alive:
         return ["No worker is running. Start one: queuectl worker start"]
     if not able:

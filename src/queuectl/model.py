@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from queuectl.settings import Config
 from queuectl.states import FINISHED
-from queuectl.times import iso
+from queuectl.times import iso, span
 
-INTERNAL = ("run", "cancel_requested", "log_host")  # not part of a job's JSON
+INTERNAL = ("run", "cancel_requested", "log_host", "held")  # not part of a job's JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,8 @@ class Job:
     depends_on: tuple[tuple[str, str], ...]  # ids and conditions
     unique_key: str | None
     batch: str | None
+    key: str | None
+    key_limit: int | None
     created_at: int
     updated_at: int
     started_at: int | None
@@ -51,6 +53,7 @@ class Job:
     run: int
     cancel_requested: bool
     log_host: str | None  # the machine that has its log, if it is another one
+    held: bool  # put aside because enough jobs with its key run
 
     @property
     def finished(self) -> bool:
@@ -145,6 +148,54 @@ class Wait(NamedTuple):
     link: Link
 
 
+class Rules(NamedTuple):
+    """What is said of a queue, besides the jobs in it."""
+
+    name: str
+    paused: bool = False
+    at_once: int | None = None  # jobs that may run at the same time
+    per_key: int | None = None  # of those with the same key; 1 if it is not said
+    rate: int | None = None  # runs that may start within any `rate_ms` milliseconds
+    rate_ms: int | None = None
+    retry_on: str | None = None  # words; for jobs that say nothing themselves
+    no_retry_on: str | None = None
+
+    @property
+    def limits(self) -> str:
+        """For people: `3 at once, 10 per 1m`."""
+        parts = [
+            f"{self.at_once} at once" if self.at_once else "",
+            f"{self.per_key} per key" if self.per_key else "",
+            f"{self.rate} per {span(self.rate_ms / 1000)}" if self.rate and self.rate_ms else "",
+        ]
+        return ", ".join(part for part in parts if part)
+
+
+class Obstacles(NamedTuple):
+    """What limits have to say to a job: of its queue, and of its key."""
+
+    rules: Rules
+    in_queue: tuple[str, ...] = ()  # the jobs that run there, if their number is limited
+    with_key: tuple[str, ...] = ()
+    key_limit: int = 1
+    free_at: int | None = None  # when the rate lets another one start; None if it does now
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue: how many jobs it has in each state, and what is said of it."""
+
+    name: str
+    jobs: dict[str, int]
+    rules: Rules
+
+    def as_json(self) -> dict[str, Any]:
+        rules = self.rules._asdict()
+        for words in ("retry_on", "no_retry_on"):
+            rules[words] = (rules[words] or "").split()
+        return {**rules, "jobs": self.jobs}
+
+
 class Claim(NamedTuple):  # made for each run, in a third of the time of a frozen dataclass
     """A job leased to one worker for one run: all that running it takes. (seq, run) is its fence."""
 
@@ -163,6 +214,8 @@ class Claim(NamedTuple):  # made for each run, in a third of the time of a froze
     timeout_seconds: float | None
     cwd: str | None
     env: str | None
+    key: str | None
+    key_limit: int | None
     started_at: int
 
 

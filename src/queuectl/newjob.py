@@ -36,9 +36,9 @@ class NewJob:
     """A job to enqueue. A field left None takes the queue's default when it is stored."""
 
     __slots__ = (
-        "backoff_base", "batch", "command", "cwd", "depends_on", "env", "id", "max_fails", "max_retries",
-        "no_retry_on", "on_duplicate", "priority", "queue", "retry_on", "run_at", "tags", "timeout_seconds",
-        "unique_key",
+        "backoff_base", "batch", "command", "cwd", "depends_on", "env", "id", "key", "key_limit", "max_fails",
+        "max_retries", "no_retry_on", "on_duplicate", "priority", "queue", "retry_on", "run_at", "tags",
+        "timeout_seconds", "unique_key",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +58,8 @@ class NewJob:
         depends_on: tuple[object, ...] | list[object] = (),
         batch: str | None = None,
         max_fails: int | None = None,
+        key: str | None = None,
+        key_limit: int | None = None,
         retry_on: tuple[object, ...] | list[object] = (),
         no_retry_on: tuple[object, ...] | list[object] = (),
         unique_key: str | None = None,
@@ -77,9 +79,11 @@ class NewJob:
         self.depends_on = () if depends_on == () else _dependencies(depends_on)
         self.batch = None if batch is None else name("batch", batch)
         self.max_fails = None if max_fails is None else _max_fails(max_fails, self.batch)
-        self.retry_on = () if retry_on == () else _ends("retry_on", retry_on)
-        self.no_retry_on = () if no_retry_on == () else _ends("no_retry_on", no_retry_on)
-        self.unique_key = None if unique_key is None else _key(unique_key)
+        self.key = None if key is None else _key("key", key)
+        self.key_limit = None if key_limit is None else _key_limit(key_limit, self.key)
+        self.retry_on = () if retry_on == () else ends("retry_on", retry_on)
+        self.no_retry_on = () if no_retry_on == () else ends("no_retry_on", no_retry_on)
+        self.unique_key = None if unique_key is None else _key("unique_key", unique_key)
         self.on_duplicate = on_duplicate if on_duplicate == "refuse" else _choice(on_duplicate, self.unique_key)
 
 
@@ -230,7 +234,13 @@ def _max_fails(value: object, batch: str | None) -> int:
     return _integer("max_fails", value, 1, PRIORITIES)
 
 
-def _ends(field: str, value: object) -> tuple[str, ...]:
+def _key_limit(value: object, key: str | None) -> int:
+    if key is None:
+        raise InvalidInput('"key_limit" is given without a "key"', "say which jobs it counts")
+    return _integer("key_limit", value, 1, PRIORITIES)
+
+
+def ends(field: str, value: object) -> tuple[str, ...]:
     """How a run may end, in the words of `lifecycle`: an exit code, a signal, or `timeout`."""
     if not isinstance(value, list | tuple):
         raise InvalidInput(f'"{field}" must be a list, not {_described(value)}', ENDS_HELP)
@@ -251,10 +261,10 @@ def _one_end(field: str, value: object) -> str:
     raise InvalidInput(f'{_described(value)} cannot stand in "{field}"', ENDS_HELP)
 
 
-def _key(value: object) -> str:
-    key = text("unique_key", value)
+def _key(field: str, value: object) -> str:
+    key = text(field, value)
     if not key or len(key) > 128 or not key.isprintable():
-        raise InvalidInput(f'{_described(key)} cannot be a "unique_key"', "give 1 to 128 printable characters")
+        raise InvalidInput(f'{_described(key)} cannot be a "{field}"', "give 1 to 128 printable characters")
     return key
 
 

@@ -18,6 +18,7 @@ from queuectl.store import Store
 from queuectl.store.engine import Engine
 from queuectl.store.postgres import PostgresEngine
 from queuectl.store.sqlite import SqliteEngine
+from queuectl.turns import Turns
 from tests.conftest import Clock
 from tests.postgres import Server
 from tests.postgres import postgres as postgres
@@ -80,13 +81,13 @@ class FakeWorker:
     def __init__(self, store: Store, id: str, queues: tuple[str, ...] = ()) -> None:
         self.id = id
         self._store = store
-        self._queues = queues
+        self._turns = Turns.parse(queues)
         self._bell = Bell(store.engine.run_dir, id)
         self.alive = True
         store.register(id, pid=os.getpid(), host="here", manager_pid=1, queues=queues, concurrency=100)
 
     def claim(self, slots: int = 1) -> list[Claim]:
-        return self._store.tick(self.id, slots=slots, queues=self._queues).claims
+        return self._store.tick(self.id, slots=slots, turns=self._turns).claims
 
     def claim_one(self) -> Claim:
         [claim] = self.claim(1)

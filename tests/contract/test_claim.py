@@ -13,6 +13,7 @@ from queuectl.model import Report
 from queuectl.newjob import NewJob
 from queuectl.store import Store
 from queuectl.store.engine import Engine
+from queuectl.turns import Turns
 from tests.conftest import Clock
 from tests.contract.conftest import FakeWorker, Hire, enqueue
 
@@ -151,7 +152,7 @@ def test_a_bound_worker_is_not_cut_off_by_a_flood_in_other_queues(store: Store, 
     worker = hire(queues=("mail",))
     clock.now += 2
     for _ in range(10):
-        tick = store.tick(worker.id, slots=1, queues=("mail",))
+        tick = store.tick(worker.id, slots=1, turns=Turns.parse(["mail"]))
         if tick.claims:
             break
         assert tick.due_in == 0  # so that it asks again at once

@@ -58,6 +58,8 @@ def full(open_target: OpenTarget, store: Store, hire: Hire, clock: Clock) -> Sto
     """A queue with all that can be in one, and no worker left."""
     store.set_config("max_retries", "2")
     store.set_config("backoff_jitter", "0.25")
+    store.change_queue("mail", rate=10, rate_ms=3_600_000, no_retry_on="2 SIGKILL")
+    store.change_queue("web", paused=True, at_once=3, per_key=2)
     worker, doomed = hire("w1"), hire("w2")
 
     enqueue(store, "exit 1", id="dead", max_retries=1)
@@ -65,6 +67,7 @@ def full(open_target: OpenTarget, store: Store, hire: Hire, clock: Clock) -> Sto
     enqueue(store, "exit 1", id="revived", max_retries=1, queue="mail")
     worker.work_off(Exited(3))
     store.retry(["revived"])
+    clock.advance(1)
     worker.settle(worker.claim_one(), Exited(0), Report(12, AWKWARD, "", 3, 4096))
     enqueue(store, AWKWARD, id="awkward", tags=("ünï→🎈", "b", "a"), env={"A": AWKWARD}, cwd="/tmp/ä b")
     worker.settle(worker.claim_one(), Signalled(9), Report(12, "out\n\n", "err" * 1000, 0, 0))
@@ -85,7 +88,7 @@ def full(open_target: OpenTarget, store: Store, hire: Hire, clock: Clock) -> Sto
     store.cancel([claim.id])
     worker.settle(claim, Signalled(15))
     enqueue(store, "true", id="later", run_at=clock.now + 3_600_000, tags=("b",))
-    enqueue(store, "true", id="pending", queue="mail", unique_key="ä {key}")
+    enqueue(store, "true", id="pending", queue="mail", unique_key="ä {key}", key="k ä", key_limit=4)
     enqueue(store, "true", id="blocked", depends_on=["pending", {"id": "dead", "condition": "fail"}])
 
     worker.leave()
@@ -105,7 +108,7 @@ def rows_of(store: Store) -> dict[str, list[Any]]:
 def views_of(store: Store) -> list[Any]:
     """What people see of it."""
     jobs = [(job.as_json(), job.run, store.views.history(job.id)) for job in store.views.jobs(limit=-1)]
-    return [jobs, store.views.counts(), store.config(), store.views.metrics()]
+    return [jobs, store.views.counts(), store.config(), store.views.metrics(), store.views.queues()]
 
 
 def last_seq(store: Store) -> int:

@@ -14,6 +14,7 @@ import pytest
 from queuectl.cli.app import cli
 from queuectl.newjob import NewJob
 from queuectl.store import open_store
+from queuectl.turns import Turns
 from tests.postgres import Server
 from tests.postgres import postgres as postgres
 
@@ -27,7 +28,7 @@ def test_every_query_of_the_page_runs(postgres: Server) -> None:
     try:
         store.enqueue([NewJob("true"), NewJob("true", queue="mail")])
         store.register("w", pid=1, host="h", manager_pid=1, queues=(), concurrency=1)
-        assert len(store.tick("w", slots=1, queues=["mail"]).claims) == 1
+        assert len(store.tick("w", slots=1, turns=Turns.parse(["mail"])).claims) == 1
         answers = [postgres.sql(re.sub(r"\bqueuectl\b", "running_page", query)) for query in SQL]
     finally:
         store.close()

@@ -37,7 +37,13 @@ from queuectl.cli.submit import submit
     "--batch", metavar="NAME", help="The name of the jobs it belongs to: wait, cancel and list them together."
 )
 @click.option("--max-fails", type=int, metavar="N", help="If so many of its batch are dead, cancel those that wait.")
-@click.option("--array", metavar="1-100", help="Once for each number, which is in QUEUECTL_ARRAY_INDEX.")
+@click.option(
+    "--array",
+    metavar="1-100[%8]",
+    help="Once for each number, which is in QUEUECTL_ARRAY_INDEX; %8: at most 8 of them at once.",
+)
+@click.option("--key", help="Of the jobs with the same key only one runs at once, or as many as the queue says.")
+@click.option("--key-limit", type=int, metavar="N", help="So many of them may run beside each other.")
 @click.option("--unique", metavar="KEY", help="At most one unfinished job with this key.")
 @click.option(
     "--on-duplicate",

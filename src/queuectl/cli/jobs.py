@@ -142,6 +142,9 @@ def show_command(store: Store, job: str, as_json: bool) -> None:
             lines.append((name, " ".join(ends)))
     if found.batch:
         lines.append(("Batch", found.batch))
+    if found.key:
+        most = f", {found.key_limit} at once" if found.key_limit else ""
+        lines.append(("Key", visible(found.key) + most))
     if found.unique_key:
         lines.append(("Unique key", visible(found.unique_key)))
     if found.tags:
@@ -200,7 +203,9 @@ def explain_command(store: Store, job: str, as_json: bool) -> None:
     """Say why a job is not running, and what would make it run."""
     found = store.views.job(job)
     waits = store.views.waits(found.id) if found.state == "blocked" else []
-    reasons = explain(found, store.views.workers(), store.views.ahead_of(found), times.now_ms(), waits)
+    obstacles = store.views.obstacles(found) if found.state in WAITING else None
+    ahead = store.views.ahead_of(found)
+    reasons = explain(found, store.views.workers(), ahead, times.now_ms(), waits, obstacles)
     if as_json:
         emit_json({"id": found.id, "state": found.state, "reasons": reasons})
         return

@@ -19,6 +19,7 @@ VALUES = {
     "--timeout": ("timeout", str),
     "--at": ("at", str),
     "--delay": ("delay", str),
+    "--key": ("key", str),
     "--unique": ("unique", str),
     "--on-duplicate": ("on_duplicate", str),
 }

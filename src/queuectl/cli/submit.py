@@ -40,6 +40,8 @@ def submit(
     batch: str | None = None,
     max_fails: int | None = None,
     array: str | None = None,
+    key: str | None = None,
+    key_limit: int | None = None,
     retry_on: str | None = None,
     no_retry_on: str | None = None,
     unique: str | None = None,
@@ -66,6 +68,8 @@ def submit(
         "tags": list(tags) or None,
         "batch": batch,
         "max_fails": max_fails,
+        "key": key,
+        "key_limit": key_limit,
         "retry_on": None if retry_on is None else retry_on.replace(",", " ").split(),
         "no_retry_on": None if no_retry_on is None else no_retry_on.replace(",", " ").split(),
         "unique_key": unique,
@@ -176,9 +180,13 @@ def _store_array(
     store: Store, words: Sequence[str], options: dict[str, object], array: str, wait: bool, quiet: bool, json: bool
 ) -> int:
     """The same command once for each number, as one batch."""
-    numbers = _numbers(array)
+    numbers, at_once = _numbers(array)
     own = options.pop("id", None)
     options.setdefault("batch", own or newjob.new_id())
+    if at_once:
+        if "key" in options:
+            raise InvalidInput(f'both --key and "%{at_once}" are given', "keep one; --key-limit says how many")
+        options.update(key=f"array {options['batch']}", key_limit=at_once)
     env = options.pop("env", None) or {}
     assert isinstance(env, dict)
     jobs = [
@@ -192,17 +200,21 @@ def _store_array(
     return _store_batch(store, jobs, places, wait, quiet, json, f" as batch {options['batch']}")
 
 
-def _numbers(array: str) -> range:
-    """`1-100`, or `0-90:10` in steps."""
-    span, _, step = array.partition(":")
+def _numbers(array: str) -> tuple[range, int]:
+    """`1-100`, or `0-90:10` in steps; how many at once, if that is said as in `1-100%8`, else 0."""
+    span, percent, most = array.partition("%")
+    span, _, step = span.partition(":")
     first, dash, last = span.partition("-")
-    words = (first, last if dash else first, step or "1")
-    if not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words) or int(words[2]) == 0:
-        raise InvalidInput(f'"{array}" is no range of numbers', "write --array 1-100, or 0-90:10 in steps of ten")
+    words = (first, last if dash else first, step or "1", most if percent else "1")
+    if not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words) or "0" in map(
+        str, map(int, words[2:])
+    ):
+        hint = "write --array 1-100, 1-100%8 for 8 at once, or 0-90:10 in steps of ten"
+        raise InvalidInput(f'"{array}" is no range of numbers', hint)
     numbers = range(int(words[0]), int(words[1]) + 1, int(words[2]))
     if not 1 <= len(numbers) <= LARGEST_ARRAY:
         raise InvalidInput(f'"{array}" has {len(numbers):,} numbers', f"it takes 1 to {LARGEST_ARRAY:,}")
-    return numbers
+    return numbers, int(words[3]) if percent else 0
 
 
 # -- many jobs -------------------------------------------------------------------------------------------

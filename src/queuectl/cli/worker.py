@@ -12,12 +12,13 @@ from typing import BinaryIO
 
 import click
 
-from queuectl import newjob, private, procfs, times
+from queuectl import private, procfs, times
 from queuectl.cli.app import json_option, jsonl_option, with_store
 from queuectl.cli.render import ago, emit_list, note, plural, say, table
 from queuectl.errors import InvalidInput, NotFound, QueuectlError, TimedOut
 from queuectl.model import Worker
 from queuectl.store import Store
+from queuectl.turns import STRICT, Turns, described
 from queuectl.worker import card
 from queuectl.worker.assignment import RETIRE
 from queuectl.worker.kin import current_worker, signal_one
@@ -40,24 +41,34 @@ def worker_command() -> None:
     "-k", "--concurrency", type=click.IntRange(1, MOST_WORKERS), default=1, show_default=True,
     help="Jobs each of them runs at once.",
 )  # fmt: skip
-@click.option("-q", "--queue", "queues", multiple=True, help="Only serve this queue; repeatable.  [default: all]")
+@click.option(
+    "-q",
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="NAME[=WEIGHT]",
+    help="Only serve this queue; repeatable. A weight is its share of the turns.  [default: all]",
+)
+@click.option("--strict", is_flag=True, help="Serve a queue only when those named before it are empty.")
 @click.option("--foreground", is_flag=True, help="Stay here, tell what happens, stop on Ctrl-C.")
 @with_store
-def start(store: Store, count: int, concurrency: int, queues: tuple[str, ...], foreground: bool) -> None:
+def start(
+    store: Store, count: int, concurrency: int, queues: tuple[str, ...], strict: bool, foreground: bool
+) -> None:
     """Start workers, in the background unless --foreground. More can be added by starting again."""
     store.probe()  # workers wait patiently for a database; whoever starts them wants to know at once
-    names = [newjob.name("queue", queue) for queue in dict.fromkeys(queues)]
+    words = Turns.parse([*([STRICT] if strict else []), *queues]).words
     command = [sys.executable, "-P", "-m", "queuectl.worker.manager", store.engine.run_dir]
     env = {**os.environ, "QUEUECTL_DB": store.engine.url}
     if foreground:
         store.close()
         sys.stdout.flush()
-        os.execve(command[0], [*command, str(count), str(concurrency), "-1", "1", *names], env)
+        os.execve(command[0], [*command, str(count), str(concurrency), "-1", "1", *words], env)
     log_path = os.path.join(store.engine.log_dir, "workers.log")
     ready, tell = os.pipe()
     with _open_log(log_path) as log:
         manager = subprocess.Popen(
-            [*command, str(count), str(concurrency), str(tell), "0", *names],
+            [*command, str(count), str(concurrency), str(tell), "0", *words],
             env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, pass_fds=[tell],
         )  # fmt: skip
     os.close(tell)
@@ -150,7 +161,7 @@ def worker_table(workers: Sequence[Worker]) -> None:
             worker.host,
             worker.state,
             f"{len(worker.jobs)}/{worker.concurrency}",
-            " ".join(worker.queues) or "all",
+            described(worker.queues),
             ago(worker.started_at),
             " ".join(worker.jobs) or "-",
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from queuectl.store import dependencies
+from queuectl.store import dependencies, limits
 from queuectl.store import statements as sql
 
 TYPE_CHECKING = False
@@ -29,9 +29,11 @@ def follow(tx: Transaction, dead: Sequence[int]) -> bool:
         if died < most:
             continue
         error = f'its batch "{name}" has {died} dead, the limit is {most}'
-        seqs = [seq for (seq,) in tx.rows(sql.LOCK_WAITING_IN, {"batch": name})]
+        rest = tx.rows(sql.LOCK_WAITING_IN, {"batch": name})
+        seqs = [seq for seq, _ in rest]
         tx.each(sql.CANCEL_REST, [{"seq": seq, "now": tx.now, "error": error} for seq in seqs])
         reason = f"cancelled: {error}"
         tx.each(sql.RECORD_TURNS, [{"seq": seq, "now": tx.now, "reason": reason} for seq in seqs])
         released |= dependencies.cancelled(tx, seqs)
+        released |= limits.follow(tx, [key for _, key in rest])
     return released

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -46,6 +46,10 @@ class Transaction(Protocol):
 
         A job may bring its own seq; those that come later get larger ones.
         """
+        ...
+
+    def alone_with(self, names: Sequence[str], patiently: bool = False) -> Collection[str]:
+        """Those of these things that nobody else is at until this transaction ends; patiently: all, after a wait."""
         ...
 
     def alone(self, tables: Iterable[str]) -> None:

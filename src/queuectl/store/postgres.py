@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from types import TracebackType
 
 import psycopg
@@ -392,6 +392,10 @@ class PostgresTransaction:
         if "seq" in first:
             self._db.execute(CONTINUE_SEQ)
 
+    def alone_with(self, names: Sequence[str], patiently: bool = False) -> Collection[str]:
+        things = {"names": list(names), "here": self._engine.identity}
+        return {name for (name,) in self.rows(WAIT_FOR if patiently else TRY_FOR, things)}
+
     def alone(self, tables: Iterable[str]) -> None:
         names = sql.SQL(", ").join(map(sql.Identifier, tables))
         self._db.execute(sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(names))
@@ -400,6 +404,15 @@ class PostgresTransaction:
 NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, version FROM meta"
 TAKE_YOUR_TIME = "SET LOCAL idle_in_transaction_session_timeout TO 0; "  # whoever only reads keeps nobody waiting
 TRY_ALONE = "SELECT pg_try_advisory_xact_lock(hashtext(:what))"
+# In their order, so that nobody waits for somebody who waits for him.
+WAIT_FOR = """
+SELECT name FROM unnest(CAST(:names AS TEXT[])) AS wanted (name)
+ WHERE pg_advisory_xact_lock(hashtextextended(:here || name, 0)) IS NOT NULL
+"""
+TRY_FOR = """
+SELECT name FROM unnest(CAST(:names AS TEXT[])) AS wanted (name)
+ WHERE pg_try_advisory_xact_lock(hashtextextended(:here || name, 0))
+"""
 # After rows that brought their own. Never backwards: a number that was given out is not given out again.
 CONTINUE_SEQ = """
 SELECT setval(pg_get_serial_sequence('jobs', 'seq'),

@@ -14,7 +14,7 @@ from queuectl.times import now_ms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from types import TracebackType
 
     from queuectl.model import Finding
@@ -387,6 +387,9 @@ class SqliteTransaction:
             if "UNIQUE" in str(error):
                 raise Duplicate(str(error)) from error
             raise
+
+    def alone_with(self, names: Sequence[str], patiently: bool = False) -> Collection[str]:
+        return names
 
     def alone(self, tables: Iterable[str]) -> None:
         pass  # one writer at a time: we are

@@ -20,7 +20,7 @@ SELECT {each:tag}, (SELECT seq FROM jobs WHERE id = {each:id}) {from_each}
 """
 
 LOCK_KEYS = """
-SELECT unique_key, id, seq, state, run FROM jobs
+SELECT unique_key, id, seq, state, run, key FROM jobs
  WHERE unique_key {among:keys} AND unique_key IS NOT NULL AND finished_at IS NULL
  ORDER BY seq {for_update}
 """
@@ -46,14 +46,14 @@ SELECT parents.seq, children.seq, {each:condition}, {each:state}
 PROMOTE_DUE = """
 WITH due AS MATERIALIZED (
   SELECT seq FROM jobs
-   WHERE state IN ('pending', 'failed') AND NOT ready AND run_at <= :now
+   WHERE state IN ('pending', 'failed') AND NOT ready AND NOT held AND run_at <= :now
    ORDER BY run_at
    LIMIT :limit {skip_locked}
 )
 UPDATE jobs SET ready = TRUE WHERE seq IN (SELECT seq FROM due)
 """
 
-NEXT_DUE = "SELECT min(run_at) FROM jobs WHERE state IN ('pending', 'failed') AND NOT ready"
+NEXT_DUE = "SELECT min(run_at) FROM jobs WHERE state IN ('pending', 'failed') AND NOT ready AND NOT held"
 
 # Hops from queue to queue along the index: costs as many look-ups as there are queues, however many jobs wait.
 READY_QUEUES = """
@@ -67,7 +67,7 @@ SELECT queue FROM found WHERE queue IS NOT NULL
 
 READY_JOBS = """
 SELECT -priority, seq, id, run + 1, command, queue, attempts, crashes, snoozes, max_retries, backoff_base,
-       retry_on, no_retry_on, timeout_seconds, cwd, env
+       retry_on, no_retry_on, timeout_seconds, cwd, env, key, key_limit
   FROM jobs
  WHERE ready AND queue = :queue
  ORDER BY priority DESC, seq
@@ -82,6 +82,69 @@ UPDATE jobs
 {from_each}
  WHERE jobs.seq = {each:seq} AND ready
 """
+
+# -- limits ----------------------------------------------------------------------------------------------
+
+RULES = "SELECT name, paused, at_once, per_key, rate, rate_ms, retry_on, no_retry_on FROM queues"
+
+RUNNING_IN = "SELECT count(*) FROM jobs WHERE state = 'processing' AND queue = :queue"
+
+RUNNING_HERE = "SELECT id FROM jobs WHERE state = 'processing' AND queue = :queue ORDER BY started_at, seq"
+
+RUNNING_OF_KEY = """
+SELECT id FROM jobs WHERE state = 'processing' AND key = :key AND key IS NOT NULL ORDER BY started_at, seq
+"""
+
+FORGET_STARTS = "DELETE FROM starts WHERE queue = :queue AND (at <= :before OR at > :beyond)"
+
+STARTED_IN = "SELECT COALESCE(sum(n), 0), min(at), max(at) FROM starts WHERE queue = :queue"
+
+STARTS_SINCE = "SELECT at, n FROM starts WHERE queue = :queue AND at > :since ORDER BY at"
+
+COUNT_STARTS = """
+INSERT INTO starts (queue, at, n) VALUES (:queue, :now, :n)
+    ON CONFLICT (queue, at) DO UPDATE SET n = starts.n + excluded.n
+"""
+
+RUNNING_WITH = """
+SELECT key, count(*) FROM jobs
+ WHERE key {among:keys} AND state = 'processing' AND key IS NOT NULL
+ GROUP BY key
+"""
+
+HOLD = """
+WITH waiting AS MATERIALIZED (
+  SELECT seq FROM jobs
+   WHERE ready AND key = :key AND key IS NOT NULL AND queue = :queue
+   ORDER BY priority DESC, seq
+   LIMIT :limit {skip_locked}
+)
+UPDATE jobs SET ready = FALSE, held = TRUE WHERE seq IN (SELECT seq FROM waiting)
+"""
+
+HELD_WITH = """
+SELECT seq, queue, key_limit FROM jobs
+ WHERE held AND key = :key
+ ORDER BY priority DESC, seq
+ LIMIT :limit {for_update}
+"""
+
+LET_GO = "UPDATE jobs SET ready = TRUE, held = FALSE {from_each} WHERE jobs.seq = {each:seq} AND held"
+
+LET_GO_ALL = "UPDATE jobs SET ready = TRUE, held = FALSE WHERE held AND queue = :queue"
+
+MENTION_QUEUE = "INSERT INTO queues (name) VALUES (:name) ON CONFLICT (name) DO NOTHING"
+
+LOCK_QUEUE = RULES + " WHERE name = :name {for_update}"
+
+SAY_OF_QUEUE = """
+UPDATE queues
+   SET paused = :paused, at_once = :at_once, per_key = :per_key, rate = :rate, rate_ms = :rate_ms,
+       retry_on = :retry_on, no_retry_on = :no_retry_on
+ WHERE name = :name
+"""
+
+FORGET_QUEUE = "DELETE FROM queues WHERE name = :name"
 
 # -- settle ----------------------------------------------------------------------------------------------
 
@@ -199,14 +262,14 @@ SELECT name, max_fails FROM batches
 COUNT_DEAD_IN = "SELECT count(*) FROM jobs WHERE batch = :batch AND batch IS NOT NULL AND state = 'dead'"
 
 LOCK_WAITING_IN = """
-SELECT seq FROM jobs
+SELECT seq, key FROM jobs
  WHERE batch = :batch AND batch IS NOT NULL AND state IN ('pending', 'failed', 'blocked')
  ORDER BY seq {for_update}
 """
 
 CANCEL_REST = """
 UPDATE jobs
-   SET state = 'cancelled', ready = FALSE, updated_at = :now, finished_at = :now, error = {each:error}
+   SET state = 'cancelled', ready = FALSE, held = FALSE, updated_at = :now, finished_at = :now, error = {each:error}
 {from_each}
  WHERE jobs.seq = {each:seq} AND jobs.state IN ('pending', 'failed', 'blocked')
 """
@@ -231,14 +294,15 @@ SELECT stop, id, pid, pid_started, place, expires_at FROM workers WHERE id = :id
 """
 
 # All that a worker must know, in one question: its order, when the next job becomes due, which of its runs somebody
-# wants ended (`seq:run seq:run`), and the settings (`key=value key=value`). In turn: what a lost connection has still
-# under way for this worker comes to its end first. (Not by a lock on the row: that would write, and keep its signs of
-# life waiting.)
+# wants ended (`seq:run seq:run`), the settings (`key=value key=value`), and if there are rules for queues. In turn:
+# what a lost connection has still under way for this worker comes to its end first. (Not by a lock on the row: that
+# would write, and keep its signs of life waiting.)
 NEWS = f"""
 SELECT stop, ({NEXT_DUE}),
        (SELECT string_agg(seq || ':' || run, ' ') FROM jobs
          WHERE worker_id = :id AND state = 'processing' AND cancel_requested),
-       (SELECT string_agg(key || '=' || value, ' ') FROM config)
+       (SELECT string_agg(key || '=' || value, ' ') FROM config),
+       EXISTS (SELECT 1 FROM queues)
   FROM workers
  WHERE id = :id AND {{in_turn}}
 """
@@ -254,7 +318,7 @@ UNREGISTER = "DELETE FROM workers WHERE id = :id"
 
 HELD_BY = """
 SELECT seq, id, run, command, queue, attempts, crashes, snoozes, max_retries, backoff_base, retry_on, no_retry_on,
-       timeout_seconds, cwd, env, started_at, cancel_requested
+       timeout_seconds, cwd, env, key, key_limit, started_at, cancel_requested
   FROM jobs
  WHERE worker_id = :worker AND state = 'processing'
  ORDER BY seq
@@ -280,9 +344,11 @@ FIND_LAST = "SELECT id FROM jobs ORDER BY seq DESC LIMIT 1"
 # In one order, so that nobody waits for somebody who waits for him.
 LOCK_JOBS = "SELECT id, seq, state, run, worker_id FROM jobs WHERE id {among:ids} ORDER BY seq {for_update}"
 
+KEYS_OF = "SELECT key FROM jobs WHERE id {among:ids} AND key IS NOT NULL"
+
 CANCEL_WAITING = """
 UPDATE jobs
-   SET state = 'cancelled', ready = FALSE, updated_at = :now, finished_at = :now, error = 'cancelled'
+   SET state = 'cancelled', ready = FALSE, held = FALSE, updated_at = :now, finished_at = :now, error = 'cancelled'
  WHERE seq = :seq AND run = :run AND state IN ('pending', 'failed', 'blocked')
 """
 
@@ -324,7 +390,18 @@ ALL_IDS = "SELECT id FROM jobs"
 
 WIPE = tuple(
     f"DELETE FROM {table}"
-    for table in ("events", "tags", "dependencies", "jobs", "batches", "counts", "workers", "config")
+    for table in (
+        "events",
+        "tags",
+        "dependencies",
+        "jobs",
+        "batches",
+        "queues",
+        "starts",
+        "counts",
+        "workers",
+        "config",
+    )
 )
 
 SET_CONFIG = """
@@ -340,7 +417,7 @@ JOB_FIELDS = (
     "id", "command", "queue", "state", "priority", "attempts", "crashes", "snoozes", "max_retries", "backoff_base",
     "retry_on", "no_retry_on", "timeout_seconds", "run_at", "cwd", "env", "created_at", "updated_at", "started_at",
     "finished_at", "duration_ms", "exit_code", "signal", "error", "stdout", "stderr", "worker_id", "run",
-    "cancel_requested", "log_place", "unique_key", "batch", "tags", "depends_on",
+    "cancel_requested", "log_place", "unique_key", "batch", "key", "key_limit", "held", "tags", "depends_on",
 )  # fmt: skip
 _OWN_FIELDS = JOB_FIELDS[:-2]
 JOB_COLUMNS = (
@@ -387,7 +464,8 @@ SELECT jobs.id, jobs.state, condition, dependencies.state FROM dependencies JOIN
 
 ANY_DUE = """
 SELECT 1 WHERE EXISTS (SELECT 1 FROM jobs WHERE ready)
-            OR EXISTS (SELECT 1 FROM jobs WHERE state IN ('pending', 'failed') AND NOT ready AND run_at <= :now)
+            OR EXISTS (SELECT 1 FROM jobs
+                        WHERE state IN ('pending', 'failed') AND NOT ready AND NOT held AND run_at <= :now)
 """
 
 UNFINISHED = """
@@ -448,6 +526,8 @@ COPIED: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
                                     "cpu_ms", "max_rss_kb", "started_at")),
     "dependencies": ({"parent": 0, "child": 0}, ("condition", "state")),
     "batches": ({"name": ""}, ("max_fails",)),
+    "queues": ({"name": ""}, ("paused", "at_once", "per_key", "rate", "rate_ms", "retry_on", "no_retry_on")),
+    "starts": ({"queue": "", "at": 0}, ("n",)),
     "config": ({"key": ""}, ("value",)),
 }  # fmt: skip
 

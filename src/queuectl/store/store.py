@@ -5,7 +5,7 @@ from __future__ import annotations
 from queuectl import logs, newjob, procfs, settings
 from queuectl.errors import Conflict, Duplicate, OutcomeUnknown, StoreUnavailable, no_such_job
 from queuectl.states import FINISHED
-from queuectl.store import batches, dependencies, uniqueness
+from queuectl.store import batches, dependencies, limits, uniqueness
 from queuectl.store import statements as sql
 
 TYPE_CHECKING = False
@@ -13,15 +13,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from queuectl.lifecycle import Settlement
-    from queuectl.model import Claim, Report, Tick
+    from queuectl.model import Claim, Report, Rules, Tick
     from queuectl.newjob import NewJob
     from queuectl.settings import Config, Number
     from queuectl.store.engine import Engine, Params, Transaction
     from queuectl.store.views import Views
+    from queuectl.turns import Turns
 
 PROMOTED_AT_ONCE = 1000
 PRUNED_AT_ONCE = 1000
 PROGRESS_EVERY = 1000
+CLAIM_ROUNDS = 5  # in one transaction: each puts aside up to a thousand jobs that have to wait for others
 
 
 class Store:
@@ -111,6 +113,8 @@ class Store:
                 "env": _json(job.env) if job.env else None,
                 "unique_key": job.unique_key,
                 "batch": job.batch,
+                "key": job.key,
+                "key_limit": job.key_limit,
                 "created_at": now,
                 "updated_at": now,
             }
@@ -189,7 +193,7 @@ class Store:
         worker: str,
         ended: Sequence[tuple[Claim, Settlement, Report]] = (),
         slots: int = 0,
-        queues: Sequence[str] = (),
+        turns: Turns | None = None,
         running: Collection[tuple[int, int]] | None = None,
     ) -> Tick:
         """Settle what ended, lease up to `slots` due jobs, and bring the news: one transaction for all of it.
@@ -201,10 +205,12 @@ class Store:
 
         with self.engine.write() as tx:
             news = tx.rows(sql.NEWS, {"id": worker})
-            stop, due, cancelled, set_to = news[0] if news else ("now", None, None, None)
+            stop, due, cancelled, set_to, ruled = news[0] if news else ("now", None, None, None, False)
+            limits.lock_keys(tx, (claim.key for claim, _, _ in ended))
             cancels = {(int(seq), int(run)) for seq, _, run in _pairs(cancelled, ":")}
             settled, refused = self._settle(tx, worker, ended, cancels)
-            released = self._follow(tx, settled)
+            released = self._follow(tx, settled, ended)
+            rules = limits.rules(tx) if ruled else {}
             claims: list[Claim] = []
             if running is not None and news:
                 held = tx.rows(sql.HELD_BY, {"worker": worker})
@@ -215,7 +221,12 @@ class Store:
                 if due is not None and due <= tx.now:
                     tx.run(sql.PROMOTE_DUE, {"now": tx.now, "limit": PROMOTED_AT_ONCE})
                     due = tx.rows(sql.NEXT_DUE)[0][0]
-                claims += self._claim(tx, worker, slots - len(claims), queues)
+                gate = limits.Gate(tx, rules)
+                claims += self._claim(tx, worker, slots - len(claims), turns, gate)
+                due = min((moment for moment in (due, gate.again_at) if moment is not None), default=None)
+            if rules:
+                claims = [limits.with_rules(claim, rules) for claim in claims]
+                released |= limits.left_room(rules, [claim for claim, _, _ in ended], claims)
             tick = Tick(
                 claims=claims,
                 refused=refused,
@@ -262,10 +273,13 @@ class Store:
                 refused.append(claim)
         return settled, refused
 
-    def _follow(self, tx: Transaction, settled: Sequence[Params]) -> bool:
+    def _follow(
+        self, tx: Transaction, settled: Sequence[Params], ended: Sequence[tuple[Claim, Settlement, Report]]
+    ) -> bool:
         """What the ends of runs mean for other jobs; may any of those run now?"""
         released = dependencies.follow(tx, [row["seq"] for row in settled if row["finished_at"]])
-        return batches.follow(tx, [row["seq"] for row in settled if row["state"] == "dead"]) or released
+        released |= batches.follow(tx, [row["seq"] for row in settled if row["state"] == "dead"])
+        return limits.follow(tx, [claim.key for claim, _, _ in ended]) or released
 
     def _end(
         self, now: int, worker: str, claim: Claim, end: Settlement, report: Report, cancelled: bool
@@ -298,26 +312,33 @@ class Store:
             "max_rss_kb": report.max_rss_kb,
         }
 
-    def _claim(self, tx: Transaction, worker: str, slots: int, queues: Sequence[str]) -> list[Claim]:
-        """Lease due jobs, highest priority first, then the oldest. No job goes to two callers."""
+    def _claim(self, tx: Transaction, worker: str, slots: int, turns: Turns | None, gate: limits.Gate) -> list[Claim]:
+        """Lease due jobs, as far as the gate lets them in. No job goes to two callers."""
         from queuectl.model import Claim
+        from queuectl.turns import ANY
 
-        names = queues or [name for (name,) in tx.rows(sql.READY_QUEUES)]
-        found = [row for name in names for row in tx.rows(sql.READY_JOBS, {"queue": name, "limit": slots})]
-        if not found:
-            return []
-        if len(names) > 1:
-            found.sort(key=lambda row: row[:2])
-        claims = [Claim(*(*row[1:], tx.now)) for row in found[:slots]]
+        turns = turns or ANY
         by = {"worker": worker, "log_place": self.engine.log_place, "now": tx.now}
-        tx.each(sql.CLAIM, [{"seq": claim.seq, "run": claim.run, **by} for claim in claims])
+        claims: list[Claim] = []
+        for _ in range(CLAIM_ROUNDS):
+            names = turns.names or [name for (name,) in tx.rows(sql.READY_QUEUES)]
+            open_ones = gate.open_to(names, slots - len(claims))
+            due = {name: tx.rows(sql.READY_JOBS, {"queue": name, "limit": most}) for name, most in open_ones.items()}
+            picked = turns.pick(due, slots - len(claims))
+            new = gate.let_in([Claim(*(*row[1:], tx.now)) for row in picked])
+            if new:
+                tx.each(sql.CLAIM, [{"seq": claim.seq, "run": claim.run, **by} for claim in new])
+                claims += new
+            if not gate.claimed(new) or len(claims) == slots:
+                return claims
+        gate.come_back(tx.now)
         return claims
 
     def served(self) -> list[list[str]]:
         """The queues of each living worker that takes jobs; an empty list means all."""
         with self.engine.read() as tx:
             return [
-                queues.split()
+                [word.partition("=")[0] for word in queues.split()]  # the words of `Turns`
                 for queues, *holder in tx.rows(sql.SERVED)
                 if self.engine.is_alive(tuple(holder), tx.now)
             ]
@@ -362,7 +383,7 @@ class Store:
                 report = Report(duration_ms=max(0, tx.now - claim.started_at))
                 lost.append((claim, lifecycle.after_run(claim, outcome, config, 0), report))
             settled, _ = self._settle(tx, worker, lost, cancels)
-            released = self._follow(tx, settled)
+            released = self._follow(tx, settled, lost)
             tx.run(sql.UNREGISTER, {"id": worker})
         if released:
             self.engine.announce()
@@ -374,6 +395,8 @@ class Store:
         """Cancel all of these jobs or none. A running one is ended by its worker: its state is still `processing`."""
         states, late = {}, []
         with self.engine.write() as tx:
+            keys = [key for (key,) in tx.rows(sql.KEYS_OF, {"ids": list(ids)})]
+            limits.lock_keys(tx, keys)
             found = self._locked(tx, ids)
             late = [(id, state) for id, (_, state, _, _) in found.items() if state in FINISHED]
             for id, (seq, state, run, worker) in found.items():
@@ -389,6 +412,7 @@ class Store:
                     states[id], reason = "processing", "cancel requested"
                 tx.run(sql.RECORD_NOTE, {**fence, "worker": worker, "reason": reason})
             dependencies.cancelled(tx, [found[id][0] for id, state in states.items() if state == "cancelled"])
+            limits.follow(tx, keys)
         for id, state in late:
             raise Conflict(f'job "{id}" is already {state}', "only a job that has not finished can be cancelled")
         self.engine.announce()
@@ -427,6 +451,13 @@ class Store:
         with self.engine.write() as tx:
             tx.run(sql.ORDER_STOP, {"ids": list(ids), "stop": how})
         self.engine.announce()
+
+    def change_queue(self, name: str, **fields: object) -> Rules:
+        """Pause or limit a queue, or say how its jobs are retried (the fields of `Rules`); what holds from now on."""
+        with self.engine.write() as tx:
+            rules = limits.change(tx, name, **fields)
+        self.engine.announce()
+        return rules
 
     def config(self) -> Config:
         """Every setting's value in force."""
@@ -477,7 +508,7 @@ class Store:
     def reset(self) -> int:
         """Delete every job with its history and log, and all settings. Refused while workers live."""
         with self.engine.write() as tx:
-            tx.alone(["jobs", "tags", "dependencies", "batches", "events", "counts", "workers", "config"])
+            tx.alone([*sql.COPIED, "counts", "workers"])
             alive = sum(self.holders(tx).values())
             if alive:
                 raise Conflict(f"workers are running: {alive}", "stop them first: queuectl worker stop")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from queuectl.errors import Conflict
 from queuectl.states import WAITING
-from queuectl.store import dependencies
+from queuectl.store import dependencies, limits
 from queuectl.store import statements as sql
 
 TYPE_CHECKING = False
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 class Keyholder:
     """The unfinished job that has a key."""
 
-    def __init__(self, key: str, id: str, seq: int, state: str, run: int) -> None:
+    def __init__(self, key: str, id: str, seq: int, state: str, run: int, limited_by: str | None) -> None:
         self.key = key
         self.id = id
         self.seq = seq
         self.state = state
         self.run = run
+        self.limited_by = limited_by
 
 
 def decide(tx: Transaction, jobs: Sequence[NewJob], ids: Sequence[str]) -> dict[int, str]:
@@ -68,6 +69,7 @@ def _replace(tx: Transaction, held: Keyholder, id: str, index: int) -> None:
     tx.run(sql.CANCEL_WAITING, fence)
     tx.run(sql.RECORD_NOTE, {**fence, "worker": None, "reason": f'cancelled: replaced by "{id}"'})
     dependencies.cancelled(tx, [held.seq])
+    limits.follow(tx, [held.limited_by])
 
 
 def refuse_second(tx: Transaction, seq: int) -> None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from queuectl import graph, logs, newjob
 from queuectl.errors import InvalidInput, NotFound, TimedOut, no_such_job
 from queuectl.lifecycle import State
-from queuectl.model import Event, Job, Link, Wait, Worker
+from queuectl.model import Event, Job, Link, Obstacles, Queue, Rules, Wait, Worker
 from queuectl.states import FINISHED
-from queuectl.store import find
+from queuectl.store import find, limits
 from queuectl.store import statements as sql
 
 if TYPE_CHECKING:
@@ -205,7 +205,8 @@ class Views:
         fields["depends_on"] = tuple(
             (id, condition) for id, _, condition in (link.partition(" ") for link in links) if id
         )
-        fields["cancel_requested"] = bool(fields["cancel_requested"])
+        for flag in ("cancel_requested", "held"):
+            fields[flag] = bool(fields[flag])
         place = fields.pop("log_place") or self._engine.log_place or f":{self._engine.log_dir}"
         host, _, folder = place.partition(":")
         elsewhere = host if host not in ("", os.uname().nodename) else None
@@ -223,6 +224,35 @@ class Views:
     def _counts(self) -> list[Row]:
         with self._engine.read() as tx:
             return tx.rows(sql.COUNTS)
+
+    def queues(self) -> list[Queue]:
+        """All that have or had jobs, or of which something is said."""
+        with self._engine.read() as tx:
+            counts, rules = tx.rows(sql.COUNTS), limits.rules(tx)
+        found = {name: {str(state): 0 for state in State} for name in sorted({row[0] for row in counts} | set(rules))}
+        for name, state, n in counts:
+            found[name][state] += int(n)
+        return [
+            Queue(name, jobs, rules.get(name, Rules(name)))
+            for name, jobs in found.items()
+            if name in rules or any(jobs.values())
+        ]
+
+    def obstacles(self, job: Job) -> Obstacles:
+        """What the limits of its queue and of its key have to say to a job that waits."""
+        with self._engine.read() as tx:
+            rules = limits.rules(tx)
+            rule = rules.get(job.queue, Rules(job.queue))
+            by_queue = tx.rows(sql.RUNNING_HERE, {"queue": job.queue}) if rule.at_once else []
+            by_key = tx.rows(sql.RUNNING_OF_KEY, {"key": job.key}) if job.key else []
+            free_at = limits.free_at(tx, rule) if rule.rate else None
+        return Obstacles(
+            rule,
+            tuple(id for (id,) in by_queue),
+            tuple(id for (id,) in by_key),
+            limits.limit_of(rules, job.queue, job.key_limit),
+            free_at,
+        )
 
     def workers(self) -> list[Worker]:
         """All that have registered and not left; each says if it is alive."""

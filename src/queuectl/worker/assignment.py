@@ -17,7 +17,7 @@ class Assignment:
     id: str
     url: str
     concurrency: int
-    queues: tuple[str, ...]
+    queues: tuple[str, ...]  # words for Turns
     lifeline: int  # a pipe that closes when the manager dies
     ready: int  # a pipe to write a byte into when registered; -1 if nobody waits
     leaving: bool  # only put things in order, claim nothing

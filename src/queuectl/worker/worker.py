@@ -24,6 +24,7 @@ from queuectl.states import PRUNABLE
 from queuectl.store import Store, open_store
 from queuectl.store.engine import Line
 from queuectl.store.store import PRUNED_AT_ONCE
+from queuectl.turns import Turns
 from queuectl.worker import cgroup, lease
 from queuectl.worker.assignment import LEFT_IN_ORDER, RETIRE, START_AGAIN, Assignment
 from queuectl.worker.board import Board
@@ -94,6 +95,7 @@ class Worker:
         self._log = Log(f"worker={self.id}", assignment.chatty)
         procfs.keep_elbow_room()
         self._ears = Ears()
+        self._turns = Turns.parse(assignment.queues)
         self._runs: dict[int, Run] = {}  # by the job's number: a pid is free again before a killed run is over
         self._shells: dict[int, Run] = {}  # by pid, until reaped
         self._ended: list[tuple[Claim, Settlement, Report]] = []
@@ -222,7 +224,7 @@ class Worker:
         free = self._free_slots()
         no_room_until = self._no_room_until if time.monotonic() < self._no_room_until else NEVER
         try:
-            tick = self._store.tick(self.id, self._ended, free, self._assignment.queues, self._going_on())
+            tick = self._store.tick(self.id, self._ended, free, self._turns, self._going_on())
         except (StoreReplaced, Outdated) as error:
             self._start_over(error)
             return
@@ -400,7 +402,7 @@ class Worker:
             os.getpid(),
             socket.gethostname(),
             os.getppid(),
-            self._assignment.queues,
+            self._turns.words,
             self._assignment.concurrency,
         )
         self._renew_lease(since, promised)

@@ -1,0 +1,157 @@
+"""Queues: what is in them, pausing them, and how much of them may run."""
+
+from __future__ import annotations
+
+import click
+
+from queuectl import newjob, times
+from queuectl.cli.app import json_option, jsonl_option, with_store
+from queuectl.cli.render import emit_json, emit_list, note, plural, say, table
+from queuectl.errors import InvalidInput
+from queuectl.model import Queue, Rules
+from queuectl.store import Store
+
+MOST = 1_000_000
+LIMIT_HELP = "give a number of jobs, 1 or more, or none"
+
+
+@click.group("queue")
+def queue_command() -> None:
+    """List, pause and limit queues. A queue is made by its first job."""
+
+
+@queue_command.command("list")
+@json_option
+@jsonl_option
+@with_store
+def list_queues(store: Store, as_json: bool, jsonl: bool) -> None:
+    """List the queues: how many jobs are in each state, and what is said of them."""
+    queues = store.views.queues()
+    if as_json or jsonl:
+        emit_list((queue.as_json() for queue in queues), jsonl)
+    elif queues:
+        queue_table(queues)
+    else:
+        note("There are no queues yet. The first job makes one: queuectl enqueue --queue mail 'echo hello'")
+
+
+def queue_table(queues: list[Queue]) -> None:
+    states = [state for state in queues[0].jobs if state in SHOWN or any(queue.jobs[state] for queue in queues)]
+    columns = [
+        ("Queue", [queue.name for queue in queues]),
+        *((state.capitalize(), [f"{queue.jobs[state]:,}" for queue in queues]) for state in states),
+        ("Paused", ["yes" if queue.rules.paused else "" for queue in queues]),
+        ("Limits", [queue.rules.limits for queue in queues]),
+        ("Retries", [_retries(queue.rules) for queue in queues]),
+    ]
+    kept = [(name, cells) for name, cells in columns if name not in OPTIONAL or any(cells)]
+    table([name for name, _ in kept], list(zip(*(cells for _, cells in kept), strict=True)), stretch=("Retries",))
+
+
+SHOWN = ("pending", "processing", "completed")
+OPTIONAL = ("Paused", "Limits", "Retries")
+
+
+def _retries(rules: Rules) -> str:
+    parts = [f"{word} {ends}" for word, ends in (("on", rules.retry_on), ("not on", rules.no_retry_on)) if ends]
+    return ", ".join(parts)
+
+
+@queue_command.command("pause")
+@click.argument("names", nargs=-1, required=True, metavar="QUEUE...")
+@with_store
+def pause(store: Store, names: tuple[str, ...]) -> None:
+    """Start no more jobs of these queues. What runs goes on, and jobs can still be enqueued."""
+    for name in _checked(store, names):
+        store.change_queue(name, paused=True)
+        say(f"Queue {name} is paused.")
+
+
+@queue_command.command("resume")
+@click.argument("names", nargs=-1, required=True, metavar="QUEUE...")
+@with_store
+def resume(store: Store, names: tuple[str, ...]) -> None:
+    """Let the jobs of paused queues run again."""
+    for name in _checked(store, names):
+        store.change_queue(name, paused=False)
+        say(f"Queue {name} is not paused.")
+
+
+@queue_command.command("limit")
+@click.argument("name", metavar="QUEUE")
+@click.argument("number", metavar="N|none")
+@click.option("--per", metavar="DURATION", help="So many may start within any span of this length: 1m, 1h.")
+@click.option("--per-key", is_flag=True, help="So many with the same --key may run at once.  [default: 1]")
+@json_option
+@with_store
+def limit(store: Store, name: str, number: str, per: str | None, per_key: bool, as_json: bool) -> None:
+    """Let only so many jobs of a queue run at once, on all machines together; `none` takes limits away.
+
+    \b
+    queuectl queue limit mail 3                at most 3 run at once
+    queuectl queue limit mail 10 --per 1m      at most 10 start in any minute
+    queuectl queue limit mail 2 --per-key      at most 2 with the same key run at once
+    queuectl queue limit mail none             no limits
+    """
+    [name] = _checked(store, [name])
+    rules = store.change_queue(name, **_limit(number, per, per_key))
+    if as_json:
+        emit_json(rules._asdict())
+    else:
+        say(f"Queue {name}: {rules.limits or 'no limits'}.")
+
+
+def _limit(number: str, per: str | None, per_key: bool) -> dict[str, object]:
+    """The fields of `Rules` that change."""
+    if per is not None and per_key:
+        raise InvalidInput("--per and --per-key are both given", "set one after the other")
+    most = None if number == "none" else _number(number)
+    if per_key:
+        return {"per_key": most}
+    if per is not None:
+        return {"rate": most, "rate_ms": most and _span(per)}
+    return {"at_once": most} if most else {"at_once": None, "per_key": None, "rate": None, "rate_ms": None}
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST):
+        hint = "to run nothing: queuectl queue pause" if text == "0" else LIMIT_HELP
+        raise InvalidInput(f'"{text[:80]}" is no limit', hint)
+    return int(text)
+
+
+def _span(text: str) -> int:
+    milliseconds = round(times.parse_duration(text) * 1000)
+    if milliseconds < 1:
+        raise InvalidInput(f'"{text}" is too short for a rate', 'write "1s", "5m" or "1h"')
+    return milliseconds
+
+
+@queue_command.command("set")
+@click.argument("name", metavar="QUEUE")
+@click.option("--retry-on", metavar="ENDS", help="Only retry its jobs after these: 1,75,SIGKILL,timeout; or none.")
+@click.option("--no-retry-on", metavar="ENDS", help="Do not retry its jobs after these; or none.")
+@with_store
+def set_rules(store: Store, name: str, retry_on: str | None, no_retry_on: str | None) -> None:
+    """Say after which ends of a run the jobs of a queue are tried again, if they do not say it themselves."""
+    given = {"retry_on": retry_on, "no_retry_on": no_retry_on}
+    changes = {field: _ends(field, text) for field, text in given.items() if text is not None}
+    if not changes:
+        raise InvalidInput("set what?", "give --retry-on or --no-retry-on")
+    [name] = _checked(store, [name])
+    rules = store.change_queue(name, **changes)
+    say(f"Queue {name}: retries {_retries(rules) or 'as its jobs say'}.")
+
+
+def _ends(field: str, text: str) -> str | None:
+    return None if text == "none" else " ".join(newjob.ends(field, text.replace(",", " ").split())) or None
+
+
+def _checked(store: Store, names: tuple[str, ...] | list[str]) -> list[str]:
+    """Valid names, each once. A queue may be spoken of before it has jobs, but a slip should be noticed."""
+    chosen = [newjob.name("queue", name) for name in dict.fromkeys(names)]
+    known = {queue.name for queue in store.views.queues()}
+    for name in chosen:
+        if known and name not in known:
+            note(f'No job has been in the queue "{name}" yet; there are {plural(len(known), "other")}.')
+    return chosen

@@ -1,0 +1,332 @@
+"""How many jobs of a queue or with a key run at once, and how many start in a span of time; on every engine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from queuectl.lifecycle import Exited, Interrupted
+from queuectl.model import Rules
+from queuectl.newjob import NewJob
+from queuectl.store import Store
+from queuectl.store.engine import Engine
+from tests.conftest import Clock
+from tests.contract.conftest import FakeWorker, Hire, enqueue
+
+
+def fill(store: Store, count: int, **fields: object) -> list[str]:
+    return store.enqueue([NewJob("true", **fields) for _ in range(count)])  # type: ignore[arg-type]
+
+
+# -- pausing ---------------------------------------------------------------------------------------------
+
+
+def test_no_job_of_a_paused_queue_is_claimed(store: Store, hire: Hire) -> None:
+    fill(store, 3, queue="mail")
+    [other] = fill(store, 1)
+    store.change_queue("mail", paused=True)
+    worker = hire()
+    assert [claim.id for claim in worker.claim(9)] == [other]
+    assert hire("bound", queues=("mail",)).claim(9) == []
+    worker.hears()
+    store.change_queue("mail", paused=False)
+    assert worker.hears(), "resuming wakes the workers"
+    assert len(worker.claim(9)) == 3
+
+
+def test_what_is_said_of_a_queue_no_longer_costs_when_it_is_taken_back(store: Store) -> None:
+    store.change_queue("mail", paused=True, at_once=3)
+    assert store.change_queue("mail", paused=False) == Rules("mail", at_once=3)
+    store.change_queue("mail", at_once=None)
+    assert store.views.queues() == []
+
+
+# -- at once ---------------------------------------------------------------------------------------------
+
+
+def test_a_queue_runs_no_more_than_its_limit_whoever_claims(store: Store, hire: Hire) -> None:
+    fill(store, 9, queue="mail")
+    [other] = fill(store, 1)
+    store.change_queue("mail", at_once=3)
+    first, second = hire("w1"), hire("w2")
+    held = first.claim(2)
+    assert [claim.queue for claim in held].count("mail") == 2
+    assert sorted(claim.queue for claim in second.claim(9)) == ["default", "mail"]
+    assert second.claim(9) == []
+    assert first.settle(held[0])
+    assert [claim.queue for claim in second.claim(9)] == ["mail"]
+    assert store.views.job(other).state == "processing"
+
+
+def test_room_that_a_worker_makes_and_does_not_use_is_announced(store: Store, hire: Hire) -> None:
+    store.change_queue("mail", at_once=1)
+    fill(store, 2, queue="mail")
+    busy, idle = hire("w1"), hire("w2")
+    claim = busy.claim_one()
+    idle.hears()
+    busy.settle(claim)
+    assert idle.hears()
+
+
+def test_a_lost_worker_makes_room(store: Store, hire: Hire) -> None:
+    store.change_queue("mail", at_once=1)
+    fill(store, 2, queue="mail")
+    doomed, other = hire("w1"), hire("w2")
+    doomed.claim_one()
+    doomed.die()
+    assert other.claim(1) == []
+    store.recover("w1")
+    assert len(other.claim(2)) == 1
+
+
+def test_a_limit_can_be_changed_while_jobs_run(store: Store, hire: Hire) -> None:
+    fill(store, 9, queue="mail")
+    worker = hire()
+    store.change_queue("mail", at_once=2)
+    assert len(worker.claim(9)) == 2
+    store.change_queue("mail", at_once=5)
+    assert len(worker.claim(9)) == 3
+    store.change_queue("mail", at_once=1)
+    assert worker.claim(9) == []
+    store.change_queue("mail", at_once=None)
+    assert len(worker.claim(9)) == 4
+
+
+# -- rates -----------------------------------------------------------------------------------------------
+
+
+def test_no_window_has_more_starts_than_the_rate(store: Store, hire: Hire, clock: Clock) -> None:
+    store.change_queue("mail", rate=3, rate_ms=10_000)
+    fill(store, 60, queue="mail")
+    worker = hire()
+    starts: list[int] = []
+    while len(starts) < 60:
+        claims = worker.claim(2)
+        starts += [clock.now] * len(claims)
+        for claim in claims:
+            worker.settle(claim, Exited(0) if len(starts) % 2 else Interrupted())
+        clock.advance(0.7)
+    for start in starts:
+        assert sum(start <= other < start + 10_000 for other in starts) <= 3
+    gaps = [later - earlier for earlier, later in zip(starts, starts[3:], strict=False)]
+    assert max(gaps) < 12_000, "no slower than it must"
+
+
+def test_a_start_is_allowed_in_the_very_moment_in_which_the_window_is_over(
+    store: Store, hire: Hire, clock: Clock
+) -> None:
+    store.change_queue("mail", rate=1, rate_ms=10_000)
+    fill(store, 3, queue="mail")
+    worker = hire()
+    assert len(worker.claim(9)) == 1
+    clock.advance(9.999)
+    tick = store.tick(worker.id, slots=1)
+    assert (tick.claims, tick.due_in) == ([], 0.001)
+    clock.advance(0.001)
+    assert len(worker.claim(9)) == 1
+
+
+def test_a_rate_outlives_its_jobs_and_its_workers(store: Store, hire: Hire, clock: Clock) -> None:
+    store.change_queue("mail", rate=1, rate_ms=10_000)
+    fill(store, 2, queue="mail")
+    doomed = hire("w1")
+    doomed.claim_one()
+    doomed.die()
+    store.recover("w1")
+    assert hire("w2").claim(9) == []
+    clock.advance(10)
+    assert len(hire("w3").claim(9)) == 1
+
+
+def test_a_clock_that_was_set_back_does_not_stop_a_queue_for_long(store: Store, hire: Hire, clock: Clock) -> None:
+    store.change_queue("mail", rate=1, rate_ms=10_000)
+    fill(store, 3, queue="mail")
+    worker = hire()
+    worker.claim_one()
+    clock.advance(-3600)
+    assert len(worker.claim(9)) == 1
+
+
+def test_a_full_queue_does_not_keep_others_waiting(store: Store, hire: Hire) -> None:
+    store.change_queue("mail", rate=1, rate_ms=3_600_000)
+    store.change_queue("sms", at_once=1)
+    store.change_queue("fax", paused=True)
+    for queue in ("fax", "mail", "sms"):
+        fill(store, 50, queue=queue, priority=9)
+    fill(store, 5)
+    claims = hire().claim(9)
+    assert Counter(claim.queue for claim in claims) == {"mail": 1, "sms": 1, "default": 5}
+
+
+# -- keys ------------------------------------------------------------------------------------------------
+
+
+def test_of_jobs_with_the_same_key_one_runs_at_once(store: Store, hire: Hire) -> None:
+    ids = fill(store, 3, key="customer-7")
+    [other] = fill(store, 1, key="customer-8")
+    first, second = hire("w1"), hire("w2")
+    [a, b] = first.claim(9)
+    assert [a.id, b.id] == [ids[0], other]
+    assert second.claim(9) == []
+    first.settle(a)
+    [c] = second.claim(9)
+    assert c.id == ids[1]
+
+
+def test_a_key_holds_in_all_queues(store: Store, hire: Hire) -> None:
+    fill(store, 1, key="k", queue="a")
+    fill(store, 1, key="k", queue="b")
+    assert len(hire().claim(9)) == 1
+
+
+@pytest.mark.parametrize("outcome", [Exited(0), Exited(1), Interrupted()], ids=["done", "failed", "put back"])
+def test_whatever_ends_a_run_lets_the_next_one_with_its_key_go(store: Store, hire: Hire, outcome: object) -> None:
+    fill(store, 2, key="k", max_retries=1)
+    worker, idle = hire("w1"), hire("w2")
+    claim = worker.claim_one()
+    assert idle.claim(1) == []
+    idle.hears()
+    worker.settle(claim, outcome)  # type: ignore[arg-type]
+    assert idle.hears()
+    assert len(idle.claim(2)) == 1
+
+
+def test_a_lost_run_lets_the_next_one_with_its_key_go(store: Store, hire: Hire) -> None:
+    fill(store, 2, key="k")
+    doomed, other = hire("w1"), hire("w2")
+    doomed.claim_one()
+    assert other.claim(1) == []
+    doomed.die()
+    store.recover("w1")
+    assert len(other.claim(2)) == 1
+
+
+def test_a_job_that_was_about_to_run_and_is_cancelled_lets_the_next_one_go(store: Store, hire: Hire) -> None:
+    ids = fill(store, 3, key="k")
+    worker = hire()
+    claim = worker.claim_one()
+    assert worker.claim(9) == []  # the others are put aside now
+    worker.settle(claim)  # and the second is let go
+    store.cancel([ids[1]])
+    assert [claim.id for claim in worker.claim(9)] == [ids[2]]
+
+
+def test_one_that_is_replaced_lets_the_next_one_go(store: Store, hire: Hire) -> None:
+    enqueue(store, key="k", id="a")
+    enqueue(store, key="k", id="b", unique_key="u")
+    enqueue(store, key="k", id="c")
+    worker = hire()
+    claim = worker.claim_one()
+    assert worker.claim(9) == []
+    worker.settle(claim)
+    enqueue(store, id="d", unique_key="u", on_duplicate="replace", run_at=2**45)
+    assert [claim.id for claim in worker.claim(9)] == ["c"]
+
+
+def test_a_batch_that_is_cancelled_lets_others_with_its_key_go(store: Store, hire: Hire) -> None:
+    enqueue(store, key="k", id="a", batch="b", max_fails=1, max_retries=1)
+    enqueue(store, key="k", id="b", batch="b")
+    enqueue(store, key="k", id="c")
+    worker = hire()
+    claim = worker.claim_one()
+    assert worker.claim(9) == []
+    worker.settle(claim, Exited(1))
+    assert store.views.job("b").state == "cancelled"
+    assert [claim.id for claim in worker.claim(9)] == ["c"]
+
+
+def test_a_held_job_that_is_cancelled_is_cancelled(store: Store, hire: Hire) -> None:
+    ids = fill(store, 3, key="k")
+    worker = hire()
+    claim = worker.claim_one()
+    assert worker.claim(9) == []
+    store.cancel([ids[1]])
+    worker.settle(claim)
+    assert [claim.id for claim in worker.claim(9)] == [ids[2]]
+    assert store.views.job(ids[1]).state == "cancelled"
+
+
+def test_how_many_may_run_is_said_by_the_job_or_by_its_queue(store: Store, hire: Hire) -> None:
+    fill(store, 9, key="mine", key_limit=4)
+    fill(store, 9, key="theirs", queue="mail")
+    worker = hire()
+    assert Counter(claim.key for claim in worker.claim(99)) == {"mine": 4, "theirs": 1}
+    store.change_queue("mail", per_key=3)
+    assert Counter(claim.key for claim in worker.claim(99)) == {"theirs": 2}
+    store.change_queue("mail", per_key=None)
+    assert worker.claim(99) == []
+
+
+def test_a_failed_job_waits_for_its_next_try_without_its_key(store: Store, hire: Hire, clock: Clock) -> None:
+    first, second = fill(store, 2, key="k")
+    worker = hire()
+    worker.settle(worker.claim_one(), Exited(1))
+    claim = worker.claim_one()
+    assert claim.id == second
+    clock.advance(60)
+    assert worker.claim(9) == []
+    worker.settle(claim)
+    assert worker.claim_one().id == first
+
+
+def test_jobs_of_a_busy_key_are_put_aside_once_and_in_bulk(store: Store, hire: Hire) -> None:
+    fill(store, 12_000, key="k")
+    last = enqueue(store, id="last")
+    worker = hire()
+    worker.claim_one()
+    ticks = 0
+    while (tick := store.tick(worker.id, slots=1)).claims == []:
+        assert tick.due_in == 0, "there is more to look at"
+        ticks += 1
+    assert ticks <= 3
+    assert tick.claims[0].id == last
+    assert store.tick(worker.id, slots=1).due_in is None, "nothing is looked at again"
+
+
+def test_priority_decides_which_of_a_key_goes_next(store: Store, hire: Hire) -> None:
+    enqueue(store, key="k", id="first")
+    worker = hire()
+    claim = worker.claim_one()
+    enqueue(store, key="k", id="late")
+    enqueue(store, key="k", id="urgent", priority=5)
+    assert worker.claim(9) == []
+    worker.settle(claim)
+    assert worker.claim_one().id == "urgent"
+
+
+# -- two at the same moment ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine_name", ["postgres"])
+def test_who_comes_second_to_a_limited_queue_neither_waits_nor_overlooks_it(
+    store: Store, hire: Hire, open_engine: Callable[[], Engine]
+) -> None:
+    store.change_queue("mail", at_once=1)
+    fill(store, 2, queue="mail")
+    fill(store, 1, key="k")
+    fill(store, 1)
+    other = Store(open_engine())
+    with other.engine.write() as tx:  # in the middle of its claim
+        assert tx.alone_with(["queue mail", "key k"]) == {"queue mail", "key k"}
+        tick = store.tick(hire().id, slots=9)
+        assert [claim.queue for claim in tick.claims] == ["default"]
+        assert tick.due_in == 0.01
+    assert len(store.tick("w1", slots=9).claims) == 2
+    other.close()
+
+
+# -- retries ---------------------------------------------------------------------------------------------
+
+
+def test_a_queue_says_which_ends_are_worth_another_try(store: Store, hire: Hire) -> None:
+    store.change_queue("mail", no_retry_on="2")
+    enqueue(store, id="a", queue="mail")
+    enqueue(store, id="own", queue="mail", no_retry_on=["3"])
+    worker: FakeWorker = hire()
+    for _ in range(2):
+        claim = worker.claim_one()
+        worker.settle(claim, Exited(2))
+    assert store.views.job("a").state == "dead"
+    assert store.views.job("own").state == "failed"
