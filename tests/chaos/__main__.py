@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.chaos.crowd import crowd, pace
 from tests.chaos.diamond import stranded
 from tests.chaos.flood import flood
 from tests.chaos.ledger import Verdict
@@ -49,10 +50,26 @@ def diamonds(parents: int, rounds: int, server: Server | None = None) -> Iterato
     yield not left, f"{rounds} jobs that waited for {parents:,} each, 4 workers, {where}: {len(left)} stranded"
 
 
+def crowds(jobs: int, server: Server | None = None) -> Iterator[Row]:
+    where = "on PostgreSQL" if server else "on SQLite"
+    trials: dict[str, Callable[[Cli], list[str]]] = {
+        "3 at once": lambda q: crowd(q, jobs, 3, "at_once"),
+        "3 with a key at once": lambda q: crowd(q, jobs, 3, "key"),
+        "3 at once, with 50 kills": lambda q: crowd(q, jobs, 3, "at_once", kills=50),
+        "3 with a key at once, with 50 kills": lambda q: crowd(q, jobs, 3, "key", kills=50),
+        "20 a second": lambda q: pace(q, jobs, 20, 1000),
+    }
+    for number, (what, found) in enumerate(trials.items()):
+        with tempfile.TemporaryDirectory() as folder:
+            problems = found(Cli(Path(folder), server.url(f"crowd_{number}") if server else ""))
+        yield not problems, f"{what}: {jobs:,} jobs for 16 slots {where}: {'; '.join(problems) or 'never one more'}"
+
+
 def postgres(seeds: list[int], jobs: int, seconds: float, restarts: int) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder, Server.start(Path(folder)) as server, Proxy(server.port) as proxy:
         yield from storms(seeds, jobs, seconds, server)
         yield from diamonds(jobs // 2, restarts * 10, server)
+        yield from crowds(jobs // 4, server)
         modes = itertools.cycle(["immediate", "fast"])
         yield _trial("restarts of the server", restarts, lambda: server.restart(next(modes)), jobs * 5 // 2, server)
         yield _trial("cuts of all connections", restarts * 10, proxy.cut, jobs, server, Server(proxy.port, pid=0))
@@ -145,6 +162,7 @@ def main() -> int:
         [
             lambda: storms(seeds, jobs, seconds),
             lambda: diamonds(jobs // 2, restarts * 10),
+            lambda: crowds(jobs // 4),
             lambda: postgres(seeds[:2], jobs, seconds, restarts),
             lambda: recovery(rounds),
             lambda: power_cuts(rounds),
