@@ -239,6 +239,7 @@ class Tick:
     stop: str | None
     given_up: bool  # others took us for lost: what we run is no longer ours
     due_in: float | None  # seconds until the next job becomes due, if nothing is due now
+    fire_in: float | None  # seconds until a schedule fires
     config: Config
 
 

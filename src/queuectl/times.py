@@ -31,6 +31,15 @@ def local(moment: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(moment / 1000))
 
 
+def in_zone(moment: int, zone: str) -> str:
+    """`Mon 2026-11-16 02:30:00 CET`: the clock on a wall there, for people."""
+    from datetime import UTC, datetime
+    from zoneinfo import ZoneInfo
+
+    there = datetime.fromtimestamp(moment / 1000, UTC if zone == "UTC" else ZoneInfo(zone))
+    return f"{there:%a %Y-%m-%d %H:%M:%S %Z}"
+
+
 def parse_duration(text: str) -> float:
     """Seconds in "90", "90s", "5m", "1h30m", "1.5h"."""
     seconds, number, rest = 0.0, "", text.strip().lower()

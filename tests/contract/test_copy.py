@@ -60,6 +60,14 @@ def full(open_target: OpenTarget, store: Store, hire: Hire, clock: Clock) -> Sto
     store.set_config("backoff_jitter", "0.25")
     store.change_queue("mail", rate=10, rate_ms=3_600_000, no_retry_on="2 SIGKILL")
     store.change_queue("web", paused=True, at_once=3, per_key=2)
+    for name, paused in (("hourly", False), ("often", True)):
+        made = store.schedules.make(
+            name, "0 * * * *", None, "Europe/Berlin", fields={"command": AWKWARD, "env": {"A": "b"}}
+        )
+        store.schedules.add(made)
+        store.schedules.trigger(name)
+        store.schedules.pause([name], paused)
+    store.cancel([job.id for job in store.views.jobs()])
     worker, doomed = hire("w1"), hire("w2")
 
     enqueue(store, "exit 1", id="dead", max_retries=1)
@@ -108,7 +116,14 @@ def rows_of(store: Store) -> dict[str, list[Any]]:
 def views_of(store: Store) -> list[Any]:
     """What people see of it."""
     jobs = [(job.as_json(), job.run, store.views.history(job.id)) for job in store.views.jobs(limit=-1)]
-    return [jobs, store.views.counts(), store.config(), store.views.metrics(), store.views.queues()]
+    return [
+        jobs,
+        store.views.counts(),
+        store.config(),
+        store.views.metrics(),
+        store.views.queues(),
+        store.schedules.all(),
+    ]
 
 
 def last_seq(store: Store) -> int:
@@ -320,7 +335,7 @@ def test_what_it_would_lose_is_noticed(full: Store, target: Store) -> None:
     enqueue(full, id="alone")
     with full.engine.write() as tx:
         tx.run("UPDATE jobs SET seq = -1 WHERE id = 'alone'")  # where nobody looks for jobs
-    with pytest.raises(QueuectlError, match=r"came out wrong \(jobs: 10 instead of 11\)") as refused:
+    with pytest.raises(QueuectlError, match=r"came out wrong \(jobs: 12 instead of 13\)") as refused:
         copy.copy(full, target)
     assert refused.value.exit_code == 1
     assert is_empty(target)

@@ -29,6 +29,7 @@ COMMANDS = {
     "cancel": "jobs",
     "dlq": "dlq",
     "queue": "queue",
+    "schedule": "schedule",
     "metrics": "overview",
     "config": "config",
     "prune": "upkeep",
@@ -48,7 +49,7 @@ SYNONYMS = {
     "log": "logs", "tail": "logs --follow",
     "follow": "logs --follow", "info": "show", "why": "explain", "start": "worker start", "stop": "worker stop",
     "workers": "worker list", "stats": "status", "settings": "config", "help": "--help",
-    "migrate": "copy", "move": "copy",
+    "cron": "schedule", "every": "schedule add", "schedules": "schedule list", "migrate": "copy", "move": "copy",
 }  # fmt: skip
 DESTRUCTIVE = ("reset", "prune")  # never suggested for a slip of the finger
 

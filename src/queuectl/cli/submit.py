@@ -64,7 +64,7 @@ def submit(
         "timeout_seconds": timeout,
         "run_at": _moment(at, delay),
         "cwd": cwd,
-        "env": _environment(env),
+        "env": environment(env),
         "tags": list(tags) or None,
         "batch": batch,
         "max_fails": max_fails,
@@ -166,7 +166,8 @@ def _dependencies(store: Store, after: dict[str, Sequence[str]]) -> list[dict[st
     ]
 
 
-def _environment(pairs: Sequence[str]) -> dict[str, str] | None:
+def environment(pairs: Sequence[str]) -> dict[str, str] | None:
+    """Variables from `NAME=value`."""
     env = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

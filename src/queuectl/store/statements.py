@@ -276,6 +276,66 @@ UPDATE jobs
 
 IDS_IN_BATCH = "SELECT id FROM jobs WHERE batch = :batch AND batch IS NOT NULL ORDER BY seq"
 
+# -- schedules -------------------------------------------------------------------------------------------
+
+SCHEDULE_FIELDS = (
+    "name", "cron", "every_ms", "zone", "job", "overlap", "missed", "paused", "created_at", "next_at",
+)  # fmt: skip
+
+SCHEDULES = f"SELECT {', '.join(SCHEDULE_FIELDS)} FROM schedules ORDER BY name"
+
+GET_SCHEDULE = f"SELECT {', '.join(SCHEDULE_FIELDS)} FROM schedules WHERE name = :name"
+
+LOCK_SCHEDULE = GET_SCHEDULE + " {for_update}"
+
+LOCK_DUE = f"""
+SELECT {", ".join(SCHEDULE_FIELDS)} FROM schedules
+ WHERE NOT paused AND next_at <= :now
+ ORDER BY next_at
+ LIMIT :limit {{skip_locked}}
+"""
+
+NEXT_FIRING = "SELECT min(next_at) FROM schedules WHERE NOT paused"
+
+UNFINISHED_FIRING = """
+SELECT jobs.id, jobs.state FROM firings JOIN jobs ON jobs.id = firings.job
+ WHERE schedule = :name AND jobs.finished_at IS NULL
+ ORDER BY moment DESC LIMIT 1
+"""
+
+RECORD_FIRING = """
+INSERT INTO firings (schedule, moment, at, outcome, job, reason)
+VALUES (:schedule, :moment, :at, :outcome, :job, :reason)
+"""
+
+SET_NEXT = "UPDATE schedules SET next_at = :next_at WHERE name = :name"
+
+FORGET_FIRINGS = """
+DELETE FROM firings
+ WHERE schedule = :name
+   AND moment < (SELECT min(moment) FROM (SELECT moment FROM firings WHERE schedule = :name
+                                           ORDER BY moment DESC LIMIT :kept) AS newest)
+"""
+
+ADD_SCHEDULE = f"""
+INSERT INTO schedules ({", ".join(SCHEDULE_FIELDS)})
+VALUES ({", ".join(f":{field}" for field in SCHEDULE_FIELDS)})
+    ON CONFLICT (name) DO NOTHING
+"""
+
+REMOVE_SCHEDULE = "DELETE FROM schedules WHERE name = :name"
+
+PAUSE_SCHEDULE = "UPDATE schedules SET paused = :paused, next_at = :next_at WHERE name = :name"
+
+LAST_MOMENT = "SELECT max(moment) FROM firings WHERE schedule = :name AND moment >= :now"
+
+LAST_FIRINGS = """
+SELECT moment, at, outcome, job, reason, (SELECT state FROM jobs WHERE jobs.id = firings.job)
+  FROM firings
+ WHERE schedule = :name
+ ORDER BY moment DESC LIMIT :limit
+"""
+
 # -- workers ---------------------------------------------------------------------------------------------
 
 REGISTER = """
@@ -294,15 +354,16 @@ SELECT stop, id, pid, pid_started, place, expires_at FROM workers WHERE id = :id
 """
 
 # All that a worker must know, in one question: its order, when the next job becomes due, which of its runs somebody
-# wants ended (`seq:run seq:run`), the settings (`key=value key=value`), and if there are rules for queues. In turn:
-# what a lost connection has still under way for this worker comes to its end first. (Not by a lock on the row: that
-# would write, and keep its signs of life waiting.)
+# wants ended (`seq:run seq:run`), the settings (`key=value key=value`), if there are rules for queues, and when a
+# schedule fires next. In turn: what a lost connection has still under way for this worker comes to its end first.
+# (Not by a lock on the row: that would write, and keep its signs of life waiting.)
 NEWS = f"""
 SELECT stop, ({NEXT_DUE}),
        (SELECT string_agg(seq || ':' || run, ' ') FROM jobs
          WHERE worker_id = :id AND state = 'processing' AND cancel_requested),
        (SELECT string_agg(key || '=' || value, ' ') FROM config),
-       EXISTS (SELECT 1 FROM queues)
+       EXISTS (SELECT 1 FROM queues),
+       ({NEXT_FIRING})
   FROM workers
  WHERE id = :id AND {{in_turn}}
 """
@@ -387,22 +448,6 @@ SELECT count(*) FROM jobs WHERE finished_at IS NOT NULL AND finished_at <= :befo
 PURGE_DEAD = "DELETE FROM jobs WHERE state = 'dead' AND id {among:ids} RETURNING id"
 
 ALL_IDS = "SELECT id FROM jobs"
-
-WIPE = tuple(
-    f"DELETE FROM {table}"
-    for table in (
-        "events",
-        "tags",
-        "dependencies",
-        "jobs",
-        "batches",
-        "queues",
-        "starts",
-        "counts",
-        "workers",
-        "config",
-    )
-)
 
 SET_CONFIG = """
 INSERT INTO config (key, value) VALUES (:key, :value)
@@ -528,6 +573,8 @@ COPIED: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
     "batches": ({"name": ""}, ("max_fails",)),
     "queues": ({"name": ""}, ("paused", "at_once", "per_key", "rate", "rate_ms", "retry_on", "no_retry_on")),
     "starts": ({"queue": "", "at": 0}, ("n",)),
+    "schedules": ({"name": ""}, SCHEDULE_FIELDS[1:]),
+    "firings": ({"schedule": "", "moment": 0}, ("at", "outcome", "job", "reason")),
     "config": ({"key": ""}, ("value",)),
 }  # fmt: skip
 
@@ -541,6 +588,9 @@ SELECT {", ".join((*key, *rest))}
 """
     for table, (key, rest) in COPIED.items()
 }
+
+# What refers to others goes before them.
+WIPE = tuple(f"DELETE FROM {table}" for table in (*reversed(COPIED), "counts", "workers"))
 
 COPIED_ROWS = f"SELECT {', '.join(f'(SELECT count(*) FROM {table})' for table in COPIED)}"
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from queuectl.newjob import NewJob
     from queuectl.settings import Config, Number
     from queuectl.store.engine import Engine, Params, Transaction
+    from queuectl.store.schedules import Schedules
     from queuectl.store.views import Views
     from queuectl.turns import Turns
 
@@ -38,6 +39,12 @@ class Store:
 
         return Views(self.engine)
 
+    @property
+    def schedules(self) -> Schedules:
+        from queuectl.store.schedules import Schedules
+
+        return Schedules(self)
+
     def close(self) -> None:
         self.engine.close()
 
@@ -55,22 +62,16 @@ class Store:
             # Drawn ids in their own order: a database files neighbours faster than strangers.
             drawn = iter(sorted(newjob.new_ids(sum(not job.id for job in jobs))))
             ids = [job.id or next(drawn) for job in jobs]
+            there: dict[int, str] = {}
             try:
                 with self.engine.write() as tx:
-                    there = uniqueness.decide(tx, jobs, ids)
-                    new = [(n, id, job) for n, (id, job) in enumerate(zip(ids, jobs, strict=True)) if n not in there]
-                    links, unmet = dependencies.plan(tx, new)
-                    tx.load("jobs", self._rows(tx.now, self._config(tx), new, unmet, progress))
-                    tags = [{"tag": tag, "id": id} for _, id, job in new for tag in job.tags]
-                    if tags:
-                        tx.each(sql.INSERT_TAG, tags)
-                    tx.each(sql.INSERT_DEPENDENCY, links)
-                    batches.limit(tx, jobs)
+                    there = self.insert(tx, jobs, ids, progress)
             except Duplicate:
                 self._refuse_taken(jobs)  # else a drawn id met an old one: again
                 continue
             except OutcomeUnknown as lost:
-                if new and not self._is_stored(new[0][1], lost):  # all of them are, or none
+                new = [id for index, id in enumerate(ids) if index not in there]
+                if new and not self._is_stored(new[0], lost):  # all of them are, or none
                     raise
             self.engine.announce()
             for index, id in there.items():
@@ -79,6 +80,25 @@ class Store:
                     skipped(id)
             return ids
         raise Conflict("no free id could be drawn", "try again")
+
+    def insert(
+        self,
+        tx: Transaction,
+        jobs: Sequence[NewJob],
+        ids: Sequence[str],
+        progress: Callable[[int], None] | None = None,
+    ) -> dict[int, str]:
+        """Store jobs as a part of a transaction; which of them were left out, and who has their key instead."""
+        there = uniqueness.decide(tx, jobs, ids)
+        new = [(n, id, job) for n, (id, job) in enumerate(zip(ids, jobs, strict=True)) if n not in there]
+        links, unmet = dependencies.plan(tx, new)
+        tx.load("jobs", self._rows(tx.now, self._config(tx), new, unmet, progress))
+        tags = [{"tag": tag, "id": id} for _, id, job in new for tag in job.tags]
+        if tags:
+            tx.each(sql.INSERT_TAG, tags)
+        tx.each(sql.INSERT_DEPENDENCY, links)
+        batches.limit(tx, jobs)
+        return there
 
     def _rows(
         self,
@@ -205,7 +225,7 @@ class Store:
 
         with self.engine.write() as tx:
             news = tx.rows(sql.NEWS, {"id": worker})
-            stop, due, cancelled, set_to, ruled = news[0] if news else ("now", None, None, None, False)
+            stop, due, cancelled, set_to, ruled, fires = news[0] if news else ("now", None, None, None, False, None)
             limits.lock_keys(tx, (claim.key for claim, _, _ in ended))
             cancels = {(int(seq), int(run)) for seq, _, run in _pairs(cancelled, ":")}
             settled, refused = self._settle(tx, worker, ended, cancels)
@@ -234,6 +254,7 @@ class Store:
                 stop=stop,
                 given_up=not news,
                 due_in=None if due is None or len(claims) >= slots else max(0, due - tx.now) / 1000,
+                fire_in=None if fires is None else max(0, fires - tx.now) / 1000,
                 config=settings.effective([(key, value) for key, _, value in _pairs(set_to, "=")]),
             )
         if released:

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from queuectl import lifecycle, procfs
 from queuectl.bell import Bell
-from queuectl.errors import Outdated, StoreReplaced, StoreUnavailable
+from queuectl.errors import Duplicate, Outdated, StoreReplaced, StoreUnavailable
 from queuectl.lifecycle import Settlement
 from queuectl.model import Claim, Report
 from queuectl.states import PRUNABLE
@@ -38,6 +38,7 @@ LINGER = 0.001  # seconds to wait for other short runs to end, so that they shar
 FLUSH_WITHIN = 0.05  # a settled run is on disk this many seconds later at most
 STORE_PATIENCE = 1.0  # a locked database must not keep the loop from its runs for longer
 RETRY_STORE_AFTER = 0.25
+FIRE_AGAIN_AFTER = 0.25
 LEAST_BEAT = 1.0  # seconds between two looks at a worker that has not kept its promise
 PRUNE_EVERY = 60.0
 PRUNES_AT_ONCE = 10
@@ -107,6 +108,7 @@ class Worker:
         self._exit_code = LEFT_IN_ORDER
         self._news = True
         self._due_at = NEVER
+        self._fire_at = NEVER
         self._poll_at = 0.0
         self._no_room_until = 0.0
         self._cramped = False
@@ -173,6 +175,8 @@ class Worker:
                 self._exchange()
             elif now >= self._poll_at:
                 self._poll()
+            if now >= self._fire_at:
+                self._fire()
             if now >= self._beat_at:
                 self._beat()
         if self._exit_code == LEFT_IN_ORDER:
@@ -186,7 +190,7 @@ class Worker:
         return self._exit_code
 
     def _wait(self) -> None:
-        moments = [self._due_at, self._poll_at, self._beat_at, time.monotonic() + self._lease.left]
+        moments = [self._due_at, self._fire_at, self._poll_at, self._beat_at, time.monotonic() + self._lease.left]
         if self._flush_at is not None:
             moments.append(self._flush_at)
         moments += [moment for run in self._runs.values() if (moment := run.next_deadline()) is not None]
@@ -251,6 +255,7 @@ class Worker:
         self._news = False
         self._config = tick.config
         self._due_at = min(no_room_until, NEVER if tick.due_in is None else now + tick.due_in)
+        self._fire_at = NEVER if tick.fire_in is None or tick.stop else now + tick.fire_in
         self._poll_at = now + tick.config["worker_poll_interval"]
         self._beat_at = min(self._beat_at, now + self._beat_every())
         for claim in tick.refused:
@@ -291,13 +296,23 @@ class Worker:
         except StoreUnavailable as error:
             self._report_trouble(error)
 
+    def _fire(self) -> None:
+        """Enqueue what schedules want by now. If another worker is at it already, look again in a moment."""
+        self._fire_at = time.monotonic() + FIRE_AGAIN_AFTER
+        try:
+            self._news |= self._store.schedules.fire()
+        except (StoreReplaced, Outdated) as error:
+            self._start_over(error)
+        except (StoreUnavailable, Duplicate) as error:
+            self._report_trouble(error)
+
     def _start_over(self, error: StoreUnavailable | None = None) -> None:
         """What we hold is not ours any more: end what came from it, and leave the place to a successor."""
         if error:
             self._report_trouble(error)
         self._exit_code = START_AGAIN
         self._news = False
-        self._due_at = self._poll_at = NEVER
+        self._due_at = self._fire_at = self._poll_at = NEVER
         self._ended.clear()
         self._leave(in_a_hurry=True)
 
@@ -457,7 +472,9 @@ class Worker:
             promised = self._store.heartbeat(self.id)
             if promised is not None:
                 self._renew_lease(since, promised)
-            self._news |= self._due_at != NEVER  # clocks may have been set, or the machine suspended, meanwhile
+            self._news |= (
+                min(self._due_at, self._fire_at) != NEVER
+            )  # clocks may have been set, or the machine suspended, meanwhile
             self._news |= promised is None
             self._hold_the_line()
             self._store.engine.tidy()

@@ -1,0 +1,258 @@
+"""Recurring jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from queuectl import newjob, times
+from queuectl.cli.app import json_option, jsonl_option, with_store
+from queuectl.cli.render import BOLD, ago, emit_json, emit_list, note, paint, say, table, visible
+from queuectl.cli.submit import environment, mention_missing_worker
+from queuectl.cron import Cron, firings
+from queuectl.errors import InvalidInput
+from queuectl.schedule import Firing, Schedule
+from queuectl.store import Store
+from queuectl.zone import local_zone
+
+SHOWN = 5
+QUOTED = "put it in quotes: queuectl schedule add nightly '30 2 * * *' -- ./backup.sh"
+
+
+@click.group("schedule")
+def schedule_command() -> None:
+    """Enqueue commands again and again, by the clock. Workers see to it: one must be running."""
+
+
+@schedule_command.command("add")
+@click.argument("name")
+@click.argument("words", nargs=-1, metavar="[CRON] -- COMMAND...")
+@click.option("--every", metavar="DURATION", help="Fire so often, instead of by a cron expression: 10m, 1h30m.")
+@click.option("--tz", "zone", metavar="ZONE", help="The time zone, such as Europe/Berlin.  [default: this machine's]")
+@click.option("--overlap", metavar="WHAT", help="If its last job has not finished: skip or queue.  [default: skip]")
+@click.option(
+    "--missed", metavar="WHAT",
+    help="Of firings that were missed because no worker ran: latest, all or skip.  [default: latest]",
+)  # fmt: skip
+@click.option("--replace", is_flag=True, help="Take the place of the schedule of this name, if there is one.")
+@click.option("-q", "--queue", help="The queue its jobs go to.  [default: default]")
+@click.option("-p", "--priority", type=int, help="Higher runs first.  [default: 0]")
+@click.option("--max-retries", type=int, help="Failed runs allowed before a job is dead.")
+@click.option("--backoff-base", type=float, help="Seconds before the first retry; later ones take powers of it.")
+@click.option("--retry-on", metavar="ENDS", help="Only retry after these: 1,75,SIGKILL,timeout.")
+@click.option("--no-retry-on", metavar="ENDS", help="Do not retry after these.")
+@click.option("--timeout", "timeout_seconds", metavar="DURATION", help="Kill a run after this long: 90, 5m, 1h30m.")
+@click.option("--cwd", type=click.Path(), metavar="FOLDER", help="Where they run.")
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable for their environment; repeatable.")
+@click.option("--tag", "tags", multiple=True, help="A word to find them by; repeatable.")
+@click.option("--key", help="Of the jobs with the same key only one runs at once.")
+@json_option
+@with_store
+def add(
+    store: Store,
+    name: str,
+    words: tuple[str, ...],
+    every: str | None,
+    zone: str | None,
+    overlap: str | None,
+    missed: str | None,
+    replace: bool,
+    as_json: bool,
+    **fields: Any,
+) -> None:
+    """Make a schedule.
+
+    \b
+    queuectl schedule add nightly '30 2 * * *' --tz Europe/Berlin -- ./backup.sh
+    queuectl schedule add sync --every 10m -- rsync -a src/ dst/
+    queuectl schedule add tick '*/5 * * * * *' 'date >> ticks'     six fields: the first is the second
+    queuectl schedule add report @monthly --missed all -- ./report.sh
+    """
+    when, command = _split(words, every)
+    new = store.schedules.make(
+        name,
+        when,
+        None if every is None else times.parse_duration(every),
+        zone or local_zone(),
+        fields=_fields(store, command, fields),
+        overlap=overlap,
+        missed=missed,
+    )
+    store.schedules.add(new, replace)
+    if as_json:
+        emit_json(_details(store, new))
+        return
+    say(f"Schedule {new.name}: {_when(new)}.")
+    _say_next(new)
+    mention_missing_worker(store, [str(new.job.get("queue", "default"))])
+
+
+def _split(words: tuple[str, ...], every: str | None) -> tuple[str | None, str]:
+    """The cron expression, if it is not said how often, and the command."""
+    when, command = (None, words) if every is not None else (words[0] if words else "", words[1:])
+    if when is not None and when.count(" ") < 4 and not when.startswith("@"):
+        raise InvalidInput(f'"{when}" is no cron expression' if when else "say when, or how often", QUOTED)
+    if not command:
+        raise InvalidInput("there is no command to enqueue", "give it at the end, behind --")
+    return when, command[0] if len(command) == 1 else newjob.quote(command)
+
+
+def _fields(store: Store, command: str, given: dict[str, Any]) -> dict[str, Any]:
+    """The fields of its jobs, as in their JSON form; the folder is that of now, not that of the worker."""
+    for name in ("retry_on", "no_retry_on"):
+        given[name] = None if given[name] is None else given[name].replace(",", " ").split()
+    given["env"] = environment(given["env"])
+    given["tags"] = list(given["tags"]) or None
+    fields = {"command": command, "cwd": store.engine.default_cwd(), **_said(given)}
+    job = newjob.from_fields(_said(fields))
+    return {**_said(fields), **({"cwd": job.cwd} if job.cwd else {})}
+
+
+def _said(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+@schedule_command.command("list")
+@json_option
+@jsonl_option
+@with_store
+def list_schedules(store: Store, as_json: bool, jsonl: bool) -> None:
+    """List the schedules: when they fire next, and what became of the last time."""
+    found = store.schedules.all()
+    if as_json or jsonl:
+        emit_list(({**one.as_json(), "last": last and last.as_json()} for one, last in found), jsonl)
+        return
+    if not found:
+        note("There are no schedules yet. Make one: queuectl schedule add sync --every 10m -- ./sync.sh")
+        return
+    rows = [
+        [
+            one.name,
+            one.cron or f"every {times.span((one.every_ms or 0) / 1000)}",
+            one.zone if one.cron else "",
+            "paused" if one.paused else _local(one, one.next_at) if one.next_at else "never",
+            "" if last is None else f"{_what_of(last)}, {ago(last.at)}",
+            str(one.job["command"]),
+        ]
+        for one, last in found
+    ]
+    table(["Schedule", "When", "Zone", "Next", "Last", "Command"], rows, stretch=("Command",))
+
+
+@schedule_command.command("show")
+@click.argument("name")
+@json_option
+@with_store
+def show(store: Store, name: str, as_json: bool) -> None:
+    """Show a schedule, its next five firings, and what became of the last ones."""
+    found = store.schedules.get(name)
+    if as_json:
+        emit_json(_details(store, found))
+        return
+    for field, text in (
+        ("Schedule", paint(found.name, BOLD) + (" (paused)" if found.paused else "")),
+        ("When", _when(found)),
+        ("Command", visible(str(found.job["command"]))),
+        ("Jobs", ", ".join(f"{key} {visible(str(value))}" for key, value in found.job.items() if key != "command")),
+        ("Overlap", f"{found.overlap}: {OVERLAP[found.overlap]}"),
+        ("Missed", f"{found.missed}: {MISSED[found.missed]}"),
+    ):
+        say(f"{field + ':':<10}{text}")
+    _say_next(found)
+    last = store.schedules.firings(name, SHOWN)
+    if last:
+        say(paint("Last:", BOLD))
+        rows = [[_local(found, one.moment), _what_of(one), one.job or "", one.reason or ""] for one in last]
+        table(["Firing", "What became of it", "Job ID", "Why"], rows, stretch=("Why",))
+
+
+OVERLAP = {
+    "skip": "no new job while the last one has not finished",
+    "queue": "a new job, whatever has become of the last one",
+}
+MISSED = {
+    "latest": "if no worker ran, only the last firing is made up for",
+    "all": "if no worker ran, all firings are made up for",
+    "skip": "if no worker ran, nothing is made up for",
+}
+
+
+@schedule_command.command("remove")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@with_store
+def remove(store: Store, names: tuple[str, ...]) -> None:
+    """Forget schedules. Jobs that they have enqueued stay."""
+    store.schedules.remove(names)
+    for name in names:
+        say(f"Schedule {name} removed.")
+
+
+@schedule_command.command("pause")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@with_store
+def pause(store: Store, names: tuple[str, ...]) -> None:
+    """Let schedules rest."""
+    for one in store.schedules.pause(names, paused=True):
+        say(f"Schedule {one.name} is paused.")
+
+
+@schedule_command.command("resume")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@with_store
+def resume(store: Store, names: tuple[str, ...]) -> None:
+    """Let schedules go on. What they would have done meanwhile is not made up for."""
+    for one in store.schedules.pause(names, paused=False):
+        say(f"Schedule {one.name} goes on: next {_local(one, one.next_at) if one.next_at else 'never'}.")
+
+
+@schedule_command.command("trigger")
+@click.argument("name")
+@click.option("--quiet", is_flag=True, help="Print the id only.")
+@with_store
+def trigger(store: Store, name: str, quiet: bool) -> None:
+    """Enqueue a schedule's job now, besides its firings."""
+    id = store.schedules.trigger(name)
+    job = store.views.job(id)
+    say(id if quiet else f"Enqueued {id}: {visible(job.command)}")
+    mention_missing_worker(store, [job.queue])
+
+
+# -- words -----------------------------------------------------------------------------------------------
+
+
+def _when(one: Schedule) -> str:
+    if one.every_ms is not None:
+        return f"every {times.span(one.every_ms / 1000)}"
+    plan = one.plan
+    assert isinstance(plan, Cron)
+    return f"{one.cron} ({plan.words[:1].lower()}{plan.words[1:]}), {one.zone}"
+
+
+def _say_next(one: Schedule) -> None:
+    if one.paused or one.next_at is None:
+        say("Next:     none, it is paused" if one.paused else "Next:     none")
+        return
+    for number, moment in enumerate(_coming(one)):
+        say(f"{'Next:' if not number else '':<10}{_local(one, moment)} ({ago(moment)})")
+
+
+def _coming(one: Schedule) -> list[int]:
+    return [] if one.paused or one.next_at is None else firings(one.plan, one.next_at - 1, SHOWN)
+
+
+def _local(one: Schedule, moment: int) -> str:
+    return times.in_zone(moment, one.zone)
+
+
+def _what_of(firing: Firing) -> str:
+    return f"{firing.outcome} ({firing.job_state})" if firing.job_state else firing.outcome
+
+
+def _details(store: Store, one: Schedule) -> dict[str, Any]:
+    last = store.schedules.firings(one.name, SHOWN)
+    return {
+        **one.as_json(),
+        "next": [times.iso(moment) for moment in _coming(one)],
+        "last": [firing.as_json() for firing in last],
+    }
