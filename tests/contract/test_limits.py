@@ -225,16 +225,18 @@ def test_one_that_is_replaced_lets_the_next_one_go(store: Store, hire: Hire) -> 
     assert [claim.id for claim in worker.claim(9)] == ["c"]
 
 
-def test_a_batch_that_is_cancelled_lets_others_with_its_key_go(store: Store, hire: Hire) -> None:
-    enqueue(store, key="k", id="a", batch="b", max_fails=1, max_retries=1)
-    enqueue(store, key="k", id="b", batch="b")
-    enqueue(store, key="k", id="c")
+def test_a_batch_that_is_cancelled_lets_others_with_its_keys_go(store: Store, hire: Hire) -> None:
+    enqueue(store, id="dies", batch="b", max_fails=1, max_retries=1)
+    enqueue(store, id="first", key="k")
     worker = hire()
-    claim = worker.claim_one()
+    dies, first = worker.claim(2)
+    enqueue(store, id="in-batch", key="k", batch="b")
+    enqueue(store, id="other", key="k")
     assert worker.claim(9) == []
-    worker.settle(claim, Exited(1))
-    assert store.views.job("b").state == "cancelled"
-    assert [claim.id for claim in worker.claim(9)] == ["c"]
+    worker.settle(first)  # and the second with this key is let go
+    worker.settle(dies, Exited(1))
+    assert store.views.job("in-batch").state == "cancelled"
+    assert [claim.id for claim in worker.claim(9)] == ["other"]
 
 
 def test_a_held_job_that_is_cancelled_is_cancelled(store: Store, hire: Hire) -> None:
