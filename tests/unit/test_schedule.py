@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queuectl import schedule
@@ -71,6 +71,7 @@ def test_the_latest_of_a_year_of_seconds_is_found_at_once() -> None:
     assert found.dropped == asleep.next_at
 
 
+@settings(deadline=None)
 @given(
     when=st.sampled_from(["*/7 * * * *", "30 2 * * *", "0 0 1 * *", "15 */3 * * 1"]),
     missed=st.sampled_from(schedule.MISSED),
