@@ -116,6 +116,17 @@ SELECT seq, (SELECT COALESCE(max(n), 0) + 1 FROM events WHERE job = :seq), :now,
   FROM jobs WHERE seq = :seq
 """
 
+# -- what runs say of themselves -------------------------------------------------------------------------
+
+# Fenced like a settle; the job is locked before. `state` is what the run has made of its job so far.
+REPORT = """
+INSERT INTO results (job, run, report, updated_at)
+SELECT jobs.seq, jobs.run, {each:report}, :now
+  FROM jobs {and_each}
+ WHERE jobs.seq = {each:seq} AND jobs.run = {each:run} AND jobs.state = {each:state} AND jobs.worker_id = :worker
+    ON CONFLICT (job) DO UPDATE SET run = excluded.run, report = excluded.report, updated_at = excluded.updated_at
+"""
+
 # -- dependencies ----------------------------------------------------------------------------------------
 
 ANY_OPEN = "SELECT 1 FROM dependencies WHERE state = 'open' LIMIT 1"
@@ -324,7 +335,7 @@ ALL_IDS = "SELECT id FROM jobs"
 
 WIPE = tuple(
     f"DELETE FROM {table}"
-    for table in ("events", "tags", "dependencies", "jobs", "batches", "counts", "workers", "config")
+    for table in ("events", "tags", "results", "dependencies", "jobs", "batches", "counts", "workers", "config")
 )
 
 SET_CONFIG = """
@@ -341,14 +352,16 @@ JOB_FIELDS = (
     "retry_on", "no_retry_on", "timeout_seconds", "run_at", "cwd", "env", "created_at", "updated_at", "started_at",
     "finished_at", "duration_ms", "exit_code", "signal", "error", "stdout", "stderr", "worker_id", "run",
     "cancel_requested", "log_place", "unique_key", "batch", "tags", "depends_on",
+    "report",
 )  # fmt: skip
-_OWN_FIELDS = JOB_FIELDS[:-2]
+_OWN_FIELDS = JOB_FIELDS[:-3]
 JOB_COLUMNS = (
     ", ".join(_OWN_FIELDS)
     + """,
        (SELECT string_agg(tag, ' ' ORDER BY tag) FROM tags WHERE job = seq),
        (SELECT string_agg(parents.id || ' ' || condition, ',' ORDER BY parent)
-          FROM dependencies JOIN jobs AS parents ON parents.seq = parent WHERE child = jobs.seq)"""
+          FROM dependencies JOIN jobs AS parents ON parents.seq = parent WHERE child = jobs.seq),
+       (SELECT report FROM results WHERE job = jobs.seq AND results.run = jobs.run)"""
 )
 
 GET_JOB = f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = :id"
@@ -446,6 +459,7 @@ COPIED: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
     "tags": ({"tag": "", "job": 0}, ()),
     "events": ({"job": 0, "n": 0}, ("at", "state", "run", "worker_id", "reason", "exit_code", "signal", "duration_ms",
                                     "cpu_ms", "max_rss_kb", "started_at")),
+    "results": ({"job": 0}, ("run", "report", "updated_at")),
     "dependencies": ({"parent": 0, "child": 0}, ("condition", "state")),
     "batches": ({"name": ""}, ("max_fails",)),
     "config": ({"key": ""}, ("value",)),

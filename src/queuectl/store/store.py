@@ -204,6 +204,8 @@ class Store:
             stop, due, cancelled, set_to = news[0] if news else ("now", None, None, None)
             cancels = {(int(seq), int(run)) for seq, _, run in _pairs(cancelled, ":")}
             settled, refused = self._settle(tx, worker, ended, cancels)
+            if said := [row for row in settled if row["report"]]:
+                tx.each(sql.REPORT, said)
             released = self._follow(tx, settled)
             claims: list[Claim] = []
             if running is not None and news:
@@ -228,6 +230,13 @@ class Store:
         if released:
             self.engine.announce()
         return tick
+
+    def report(self, worker: str, said: Sequence[tuple[Claim, str]]) -> None:
+        """Keep what runs that go on say of themselves. Of those that are no longer this worker's nothing is kept."""
+        with self.engine.write() as tx:
+            tx.rows(sql.LOCK_SEQS, {"seqs": [claim.seq for claim, _ in said]})
+            by = {"state": "processing", "worker": worker, "now": tx.now}
+            tx.each(sql.REPORT, [{"seq": claim.seq, "run": claim.run, "report": text, **by} for claim, text in said])
 
     def _settle(
         self,
@@ -296,6 +305,7 @@ class Store:
             "stderr": report.stderr,
             "cpu_ms": report.cpu_ms,
             "max_rss_kb": report.max_rss_kb,
+            "report": report.said,
         }
 
     def _claim(self, tx: Transaction, worker: str, slots: int, queues: Sequence[str]) -> list[Claim]:
@@ -477,7 +487,7 @@ class Store:
     def reset(self) -> int:
         """Delete every job with its history and log, and all settings. Refused while workers live."""
         with self.engine.write() as tx:
-            tx.alone(["jobs", "tags", "dependencies", "batches", "events", "counts", "workers", "config"])
+            tx.alone(["jobs", "tags", "results", "dependencies", "batches", "events", "counts", "workers", "config"])
             alive = sum(self.holders(tx).values())
             if alive:
                 raise Conflict(f"workers are running: {alive}", "stop them first: queuectl worker stop")
