@@ -11,6 +11,8 @@ from typing import Any, cast
 
 import pytest
 
+from queuectl import bell
+from queuectl.bell import Bell
 from queuectl.errors import StoreUnavailable
 from queuectl.model import Claim
 from queuectl.results import LARGEST
@@ -100,7 +102,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def aged(file: Path) -> None:
     """As if it had been written a while ago."""
-    os.utime(file, (time.time() - 60, time.time() - 60))
+    os.utime(file, (time.time() - 100, time.time() - 100))
 
 
 # -- while it runs ---------------------------------------------------------------------------------------
@@ -255,6 +257,21 @@ def test_what_is_wrong_at_the_end_is_told_and_what_was_said_before_stays(
     assert said["message"].startswith("its result could not be read: ")
     assert why in said["message"]
     assert "result not read job=job1" in capsys.readouterr().err
+
+
+# -- what the dead leave ---------------------------------------------------------------------------------
+
+
+def test_what_is_written_after_the_end_is_swept_away_when_the_worker_is_gone(run: FakeRun) -> None:
+    """By a process that the job has left behind."""
+    owner = Bell(str(run.file.parent), "w1")
+    run.file.write_text("1")
+    aged(run.file)
+    bell.sweep(str(run.file.parent))
+    assert run.file.exists()
+    owner.close()
+    bell.sweep(str(run.file.parent))
+    assert not run.file.exists()
 
 
 # -- what is planted in its place ------------------------------------------------------------------------

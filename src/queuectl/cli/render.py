@@ -180,7 +180,7 @@ class StatusLine:
     """A line on standard error that changes, and is erased in the end; nothing if that is no terminal."""
 
     def __init__(self) -> None:
-        self.live = sys.stderr.isatty()
+        self.live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._text = ""
 
     def show(self, text: str) -> None:
