@@ -12,6 +12,7 @@ from queuectl.lifecycle import Cancelled, Exited, Interrupted, Lost, Outcome, Si
 from queuectl.model import Claim, Job, Report
 from queuectl.store import Store, statements
 from queuectl.store.engine import Engine
+from tests.conftest import eventually
 from tests.contract.conftest import FakeWorker, Hire, enqueue, snapshot
 
 AWKWARD = "zwei\nZeilen \\N \\ 'quoted' \"so\" {x} % :y \x01\x7f ünï→🎈"
@@ -108,6 +109,13 @@ def test_a_late_report_does_not_replace_that_of_the_next_run(store: Store, hire:
     assert said(store.views.job("b")) == (20, None, None)
     assert first.settle(late, report=saying(100)) is False
     assert said(store.views.job("b")) == (20, None, None)
+
+
+def test_a_worker_cannot_speak_for_a_later_run_of_its_own(store: Store, worker: FakeWorker, claim: Claim) -> None:
+    worker.settle(claim, Exited(1))
+    worker.claim_one()
+    store.report("w1", [(claim, text(90))])
+    assert said(store.views.job("a")) == (None, None, None)
 
 
 def test_a_run_that_was_put_back_says_no_more(store: Store, hire: Hire) -> None:
@@ -232,30 +240,28 @@ def test_it_goes_with_the_job(store: Store, worker: FakeWorker, claim: Claim, ho
     assert rows(store) == []
 
 
-def test_nobody_waits_for_nobody(store: Store, worker: FakeWorker, open_engine: Callable[[], Engine]) -> None:
-    """Reports and cancellations of the same jobs, in whatever order: none is a deadlock's victim."""
-    ids = [enqueue(store, id=f"job{n}") for n in range(20)]
-    claims = worker.claim(20)
-    problems: list[Exception] = []
+@pytest.mark.parametrize("engine_name", ["postgres"])
+def test_jobs_are_locked_in_the_order_in_which_everyone_does(
+    store: Store, other_store: Store, worker: FakeWorker, open_engine: Callable[[], Engine]
+) -> None:
+    """Else somebody who cancels several would be told of a deadlock."""
+    for id in ("a", "b"):
+        enqueue(store, id=id)
+    first, second = worker.claim(2)
+    own = Store(open_engine())
+    telling = Thread(target=own.report, args=("w1", [(second, text(2)), (first, text(1))]))
+    with store.engine.write() as tx:
+        tx.rows(statements.LOCK_SEQS, {"seqs": [first.seq]})
+        [(pid,)] = tx.rows("SELECT pg_backend_pid()")
+        telling.start()
 
-    def often(act: Callable[[Store], object]) -> None:
-        own = Store(open_engine())
-        try:
-            for _ in range(20):
-                act(own)
-        except Exception as error:
-            problems.append(error)
-        finally:
-            own.close()
+        def is_waited_for() -> bool:
+            with other_store.engine.read() as look:
+                waiting = "SELECT 1 FROM pg_stat_activity WHERE :pid = ANY (pg_blocking_pids(pid))"
+                return bool(look.rows(waiting, {"pid": pid}))
 
-    acts: list[Callable[[Store], object]] = [
-        lambda own: own.report("w1", [(claim, text(1)) for claim in reversed(claims)]),
-        lambda own: own.report("w1", [(claim, text(2)) for claim in claims]),
-        lambda own: own.cancel(ids),
-    ]
-    threads = [Thread(target=often, args=(act,)) for act in acts]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert problems == []
+        eventually(is_waited_for)
+        tx.rows(statements.LOCK_SEQS, {"seqs": [second.seq]})
+    telling.join()
+    own.close()
+    assert [store.views.job(id).progress for id in ("a", "b")] == [1, 2]
