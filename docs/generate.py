@@ -51,6 +51,7 @@ workers see it at once. `max-retries` and `max_retries` are the same key. A bad 
 | `XDG_DATA_HOME` | Where the default queue lies: `queuectl/queue.db` in it (else in `~/.local/share`). |
 
 A run has the worker's environment, the job's `env`, and `QUEUECTL_JOB_ID`, `QUEUECTL_ATTEMPT`, `QUEUECTL_QUEUE`.
+`QUEUECTL_RESULT` names a file for [its progress and its result](jobs.md#how-far-it-is-and-what-came-of-it).
 `QUEUECTL_DB` names its own queue, so a job can enqueue further jobs. `QUEUECTL_RUN` marks the processes of a run,
 so that nothing of it survives a kill.
 """

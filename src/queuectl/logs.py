@@ -37,7 +37,7 @@ def end_mark(moment: int, rc: str, duration_ms: int) -> bytes:
 def open_for_writing(path: str) -> int:
     """Open, or make, a log file that is private and really a file: a planted link or pipe is refused."""
     private.make_folder(os.path.dirname(path))
-    return _open_file(path, os.O_RDWR | os.O_CREAT)
+    return open_file(path, os.O_RDWR | os.O_CREAT)
 
 
 def close_run(path: str, started: int, mark: bytes) -> None:
@@ -100,12 +100,12 @@ def follow(path: str, start: int, over: Callable[[], bool]) -> Iterator[bytes]:
 
 def _open_if_there(path: str) -> int:
     try:
-        return _open_file(path, os.O_RDONLY)
+        return open_file(path, os.O_RDONLY)
     except FileNotFoundError:
         return -1
 
 
-def _open_file(path: str, flags: int) -> int:
+def open_file(path: str, flags: int) -> int:
     """Open what is really a file: a planted link is not followed, a planted pipe keeps nobody waiting."""
     log = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     if not stat.S_ISREG(os.fstat(log).st_mode):

@@ -48,6 +48,9 @@ class Job:
     error: str | None
     stdout: str | None
     stderr: str | None
+    progress: int | float | None  # what the last run said of itself: see results.py
+    message: str | None
+    result: Any
     log_path: str
     worker_id: str | None
     run: int
@@ -220,13 +223,14 @@ class Claim(NamedTuple):  # made for each run, in a third of the time of a froze
 
 
 class Report(NamedTuple):
-    """What a run used and printed."""
+    """What a run used, printed, and said of itself."""
 
     duration_ms: int | None = None
     stdout: str | None = None
     stderr: str | None = None
     cpu_ms: int | None = None
     max_rss_kb: int | None = None
+    said: str | None = None  # JSON, if it is new
 
 
 @dataclass(frozen=True, slots=True)

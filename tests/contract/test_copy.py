@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from queuectl import results
 from queuectl.errors import Conflict, QueuectlError, StoreUnavailable
 from queuectl.lifecycle import Exited, Signalled
 from queuectl.model import Report
@@ -76,9 +77,10 @@ def full(open_target: OpenTarget, store: Store, hire: Hire, clock: Clock) -> Sto
     worker.work_off(Exited(3))
     store.retry(["revived"])
     clock.advance(1)
-    worker.settle(worker.claim_one(), Exited(0), Report(12, AWKWARD, "", 3, 4096))
+    said = results.dumped({"progress": 12.5, "message": "half", "result": {AWKWARD: [1, None]}})
+    worker.settle(worker.claim_one(), Exited(0), Report(12, AWKWARD, "", 3, 4096, said))
     enqueue(store, AWKWARD, id="awkward", tags=("ünï→🎈", "b", "a"), env={"A": AWKWARD}, cwd="/tmp/ä b")
-    worker.settle(worker.claim_one(), Signalled(9), Report(12, "out\n\n", "err" * 1000, 0, 0))
+    worker.settle(worker.claim_one(), Signalled(9), Report(12, "out\n\n", "err" * 1000, 0, 0, said))
     enqueue(store, "true", id="failed", timeout_seconds=1.5, backoff_base=1.25, batch="b1", max_fails=2)
     worker.work_off(Exited(1))
     enqueue(store, "true", id="gone", max_retries=1)

@@ -18,7 +18,7 @@ FIELDS = [
     "id", "command", "queue", "state", "priority", "attempts", "crashes", "snoozes", "max_retries", "backoff_base",
     "retry_on", "no_retry_on", "timeout_seconds", "run_at", "cwd", "env", "tags", "depends_on", "unique_key", "batch",
     "created_at", "updated_at", "started_at", "finished_at", "duration_ms", "exit_code",
-    "signal", "error", "stdout", "stderr", "log_path", "worker_id",
+    "signal", "error", "stdout", "stderr", "progress", "message", "result", "log_path", "worker_id",
 ]  # fmt: skip
 STATES = ["pending", "processing", "completed", "failed", "dead", "cancelled", "blocked"]
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")

@@ -197,7 +197,7 @@ class Stage:
 
     def run(self, command: str, **fields: object) -> Run:
         claim = a_claim(command, seq=len(self.runs) + 100, **{"cwd": str(self.folder), **fields})
-        place = Workplace(WORKER, self.home, str(self.folder / "logs"), null=self.null)
+        place = Workplace(WORKER, self.home, str(self.folder / "logs"), null=self.null, run_dir=str(self.folder))
         run = Run(claim, place, CONFIG)
         self.runs.append(run)
         return run
@@ -276,14 +276,16 @@ def test_a_command_that_looks_like_an_option_is_a_command(stage: Stage, command:
 def test_a_run_gets_its_folder_its_environment_and_no_input(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FROM_WORKER", "worker")
     monkeypatch.setenv("BOTH", "worker")
-    env = json.dumps({"BOTH": "job", "QUEUECTL_JOB_ID": "a lie"})
+    env = json.dumps({"BOTH": "job", "QUEUECTL_JOB_ID": "a lie", "QUEUECTL_RESULT": "a lie"})
     (stage.folder / "sub").mkdir()
     run = stage.run(
-        'pwd; echo "$FROM_WORKER $BOTH $QUEUECTL_JOB_ID $QUEUECTL_ATTEMPT $QUEUECTL_QUEUE"; wc -c',
+        'pwd; echo "$FROM_WORKER $BOTH $QUEUECTL_JOB_ID $QUEUECTL_ATTEMPT $QUEUECTL_QUEUE"; wc -c;'
+        ' echo "$QUEUECTL_RESULT"',
         env=env, attempts=1, queue="mail", cwd=str(stage.folder / "sub"),
     )  # fmt: skip
     _, report = stage.see_through(run)
     assert (report.stdout or "").split("\n")[:3] == [f"{stage.folder}/sub", "worker job job1 2 mail", "0"]
+    assert (report.stdout or "").split("\n")[3] == f"{stage.folder}/{WORKER}.{run.claim.seq}.1.result"
 
 
 def test_a_run_has_a_session_of_its_own_and_undisturbed_signals(stage: Stage) -> None:

@@ -11,7 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queuectl.cli import render
-from queuectl.cli.render import ago, emit_list, paint, plural, table, terminal_width, visible, visible_lines
+from queuectl.cli.render import (
+    StatusLine,
+    ago,
+    emit_list,
+    paint,
+    percent,
+    plural,
+    reported,
+    table,
+    terminal_width,
+    visible,
+    visible_lines,
+)
 
 NOW = 1_800_000_000_000
 
@@ -25,7 +37,7 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch, width: int = 60) -> Terminal:
     """Let standard output be a colour terminal from now on."""
     screen = Terminal()
     monkeypatch.setattr(sys, "stdout", screen)
-    monkeypatch.setattr(render, "terminal_width", lambda: width)
+    monkeypatch.setattr(render, "terminal_width", lambda stream=1: width)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
     return screen
@@ -212,3 +224,44 @@ def test_progress_is_silent_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_password_is_never_shown(address: str, shown: str) -> None:
     assert render.without_password(address) == shown
+
+
+# -- what runs say of themselves -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("progress", "shown"),
+    [(0, "0%"), (40, "40%"), (2.3, "2.3%"), (33.333, "33.3%"), (99.96, "99.9%"), (99.99999, "99.9%"), (100, "100%")],
+)
+def test_progress_is_never_shown_as_more_than_it_is(progress: float, shown: str) -> None:
+    assert percent(progress) == shown
+
+
+def test_progress_and_message_in_a_few_words() -> None:
+    assert reported(40, "halfway") == "40% halfway"
+    assert reported(0, None) == "0%"
+    assert reported(None, "halfway") == "halfway"
+    assert reported(None, None) == ""
+
+
+def test_a_status_line_changes_is_cut_and_is_erased(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = on_a_terminal(monkeypatch, width=10)
+    monkeypatch.setattr(sys, "stderr", screen)
+    with StatusLine() as line:
+        line.show("")
+        line.show("one")
+        line.show("one")
+        line.show("\x1b[2J and much more")
+    assert screen.getvalue().split("\r\x1b[K") == ["", "one", "\\x1b[2J …", ""]
+
+
+@pytest.mark.parametrize("what", ["a pipe", "a dumb terminal"])
+def test_there_is_no_status_line_where_none_can_be_erased(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    screen = on_a_terminal(monkeypatch)
+    if what == "a pipe":
+        screen.isatty = lambda: False  # type: ignore[method-assign]
+    monkeypatch.setenv("TERM", "dumb" if what == "a dumb terminal" else "xterm")
+    monkeypatch.setattr(sys, "stderr", screen)
+    with StatusLine() as line:
+        line.show("one")
+    assert screen.getvalue() == ""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
+from typing import Any
 
 import click
 
 from queuectl import logs, times
-from queuectl.cli.app import job_ids, with_store
-from queuectl.cli.render import Progress, emit_json, note, paint, visible_lines
+from queuectl.cli.app import job_ids, json_option, with_store
+from queuectl.cli.render import Progress, StatusLine, emit_json, note, paint, reported, visible_lines
 from queuectl.cli.submit import mention_missing_worker
-from queuectl.errors import InvalidInput
+from queuectl.errors import InvalidInput, NotFound
 from queuectl.lifecycle import exit_status
 from queuectl.model import Job
 from queuectl.states import WAITING
@@ -58,9 +60,10 @@ def logs_command(store: Store, job: str, follow: bool, tail: int | None, raw: bo
 @click.option("--all", "everything", is_flag=True, help="All jobs that have not finished yet.")
 @click.option("--batch", help="All jobs of this batch.")
 @click.option("--timeout", metavar="DURATION", help="Give up after this long, with exit code 124.")
+@json_option
 @with_store
 def wait_command(
-    store: Store, jobs: tuple[str, ...], everything: bool, batch: str | None, timeout: str | None
+    store: Store, jobs: tuple[str, ...], everything: bool, batch: str | None, timeout: str | None, as_json: bool
 ) -> int:
     """Wait until jobs have finished. Exit code 0 if all completed, 1 if one did not, 124 on timeout."""
     if [bool(jobs), everything, bool(batch)].count(True) != 1:
@@ -68,15 +71,35 @@ def wait_command(
     ids = store.views.unfinished() if everything else job_ids(store, jobs)
     if batch:
         ids = store.views.ids_in(batch)
-    return wait_for(store, ids, None if timeout is None else times.parse_duration(timeout))
+    code = wait_for(store, ids, None if timeout is None else times.parse_duration(timeout))
+    if as_json:
+        found = _still_there(store, ids)
+        emit_json(found if len(jobs) != 1 else found[0] if found else None)
+    return code
+
+
+def _still_there(store: Store, ids: list[str]) -> list[dict[str, Any]]:
+    """These jobs, but for those that were pruned meanwhile."""
+    found = []
+    for id in ids:
+        with suppress(NotFound):
+            found.append(store.views.job(id).as_json())
+    return found
 
 
 def wait_for(store: Store, ids: list[str], timeout: float | None) -> int:
     waiting = [id for id, state in store.views.states(ids).items() if state in WAITING]
     if waiting:
         mention_missing_worker(store, (store.views.job(id).queue for id in waiting[:20]))
-    with Progress("Finished", len(ids), short=2) as progress:
-        states = store.views.wait(ids, timeout, progress.step)
+    with Progress("Finished", len(ids), short=2) as progress, StatusLine() as line:
+
+        def step(done: int) -> None:
+            progress.step(done)
+            if len(ids) == 1 and line.live:
+                with suppress(NotFound):  # pruned; what that means is said below
+                    _show_report(line, store.views.job(ids[0]))
+
+        states = store.views.wait(ids, timeout, step)
     bad = [id for id in ids if states.get(id) != "completed"]
     for id in bad[:10]:
         note(f"Job {id} is {states.get(id, 'gone (pruned)')}.")
@@ -87,10 +110,19 @@ def wait_for(store: Store, ids: list[str], timeout: float | None) -> int:
 
 def follow_to_the_end(store: Store, id: str, json: bool, quiet: bool) -> int:
     """Show a job's output as it comes; the exit code is the job's own."""
-    job = store.views.job(id)
-    for chunk in logs.follow(job.log_path, 0, lambda: store.views.job(id).finished):
-        if not json and not quiet:
-            _show(chunk, raw=False)
+    job, shown = store.views.job(id), b"\n"
+    with StatusLine() as line:
+
+        def over() -> bool:
+            now = store.views.job(id)
+            if shown.endswith(b"\n"):  # else it would write over what the job has printed
+                _show_report(line, now)
+            return now.finished
+
+        for chunk in logs.follow(job.log_path, 0, over):
+            if not json and not quiet:
+                line.show("")
+                _show(shown := chunk, raw=False)
     job = store.views.job(id)
     if job.log_host and not json and not quiet:
         _show(_tails(job), raw=False)
@@ -100,6 +132,11 @@ def follow_to_the_end(store: Store, id: str, json: bool, quiet: bool) -> int:
         took = f" in {times.span(job.duration_ms / 1000)}" if job.duration_ms is not None else ""
         note(f"Job {id} {job.state}{took}" + (f": {job.error}." if job.error else "."))
     return exit_status(job.state, job.exit_code, job.signal, job.error)
+
+
+def _show_report(line: StatusLine, job: Job) -> None:
+    said = reported(job.progress, job.message)
+    line.show(f"Job {job.id}: {said}" if said and not job.finished else "")
 
 
 def _show_from_afar(job: Job, tail: int | None, raw: bool) -> None:

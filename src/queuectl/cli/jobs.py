@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
+from typing import Any
 
 import click
 
@@ -17,6 +19,8 @@ from queuectl.cli.render import (
     emit_list,
     note,
     paint,
+    percent,
+    reported,
     say,
     table,
     visible,
@@ -31,6 +35,7 @@ from queuectl.store import Store
 
 CANCEL_PATIENCE = 10.0
 SHOWN_LINKS = 12
+SHORT_RESULT = 80
 
 
 @click.command("list")
@@ -81,11 +86,14 @@ def show_table(jobs: list[Job]) -> None:
     columns.append(("Updated At", [ago(job.updated_at, now) for job in jobs]))
     if any(job.state == "failed" or job.run_at > now for job in jobs):
         columns.append(("Next Run", [ago(job.run_at, now) if job.state in WAITING else "" for job in jobs]))
+    progress = [reported(job.progress, job.message) for job in jobs]
+    if any(progress):
+        columns.append(("Progress", progress))
     if any(job.error for job in jobs):
         columns.append(("Error", [job.error or "" for job in jobs]))
     columns.append(("Command", [job.command for job in jobs]))
     rows = list(zip(*(cells for _, cells in columns), strict=True))
-    table([header for header, _ in columns], rows, stretch=("Error", "Command"))
+    table([header for header, _ in columns], rows, stretch=("Progress", "Error", "Command"))
 
 
 @click.command("show")
@@ -128,6 +136,13 @@ def show_command(store: Store, job: str, as_json: bool) -> None:
         lines.append(("Exit code", str(found.exit_code)))
     if found.signal is not None:
         lines.append(("Signal", signal_name(found.signal)))
+    if found.progress is not None:
+        said = f" ({visible(found.message)})" if found.message else ""
+        lines.append(("Progress", percent(found.progress) + said))
+    elif found.message:
+        lines.append(("Message", visible(found.message)))
+    if found.result is not None and len(result := _compact(found.result)) <= SHORT_RESULT:
+        lines.append(("Result", visible(result)))
     if found.timeout_seconds is not None:
         lines.append(("Timeout", times.span(found.timeout_seconds)))
     lines.append(("Folder", visible(found.cwd or "the worker's")))
@@ -152,9 +167,16 @@ def show_command(store: Store, job: str, as_json: bool) -> None:
     lines.append(("Log", visible(f"{found.log_host}:{found.log_path}" if found.log_host else found.log_path)))
     for name, text in lines:
         say(f"{name + ':':<13}{text}")
+    if found.result is not None and len(_compact(found.result)) > SHORT_RESULT:
+        shown = json.dumps(found.result, ensure_ascii=False, indent=2)
+        say(f"\n{paint('Result:', BOLD)}\n{visible_lines(shown)}")
     for name, output in (("stdout", found.stdout), ("stderr", found.stderr)):
         if output:
             say(f"\n{paint(f'{name}, the end of it:', BOLD)}\n{visible_lines(output.rstrip())}")
+
+
+def _compact(result: Any) -> str:
+    return json.dumps(result, ensure_ascii=False)
 
 
 def _links(links: list[Link]) -> str:

@@ -134,15 +134,19 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], stretch: Sequen
 def _aligned(cells: Sequence[str], widths: Sequence[int], colours: bool = False) -> str:
     parts = []
     for index, (cell, width) in enumerate(zip(cells, widths, strict=True)):
-        short = cell if len(cell) <= width else cell[: width - 1] + "…"
+        short = _cut(cell, width)
         padding = " " * (width - len(short)) if index < len(widths) - 1 else ""
         parts.append((paint(short, COLOURS.get(cell)) if colours else short) + padding)
     return "  ".join(parts)
 
 
-def terminal_width() -> int:
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def terminal_width(stream: int = 1) -> int:
     try:
-        return os.get_terminal_size(1).columns or 100
+        return os.get_terminal_size(stream).columns or 100
     except OSError:
         return 100
 
@@ -160,6 +164,38 @@ def ago(moment: int | None, now: int | None = None) -> str:
     if abs(seconds) < 1:
         return "now"
     return f"{times.span(seconds)} ago" if seconds > 0 else f"in {times.span(-seconds)}"
+
+
+def percent(progress: float) -> str:
+    """Never more than it is: 99.96 is not yet all of it."""
+    return f"{int(round(progress * 10, 6)) / 10:g}%"  # rounded: 2.3 * 10 is a little less than 23
+
+
+def reported(progress: float | None, message: str | None) -> str:
+    """What a run says of itself in a few words: `40% halfway`."""
+    return " ".join(([] if progress is None else [percent(progress)]) + ([message] if message else []))
+
+
+class StatusLine:
+    """A line on standard error that changes, and is erased in the end; nothing if that is no terminal."""
+
+    def __init__(self) -> None:
+        self.live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._text = ""
+
+    def show(self, text: str) -> None:
+        if self.live and text != self._text:
+            self._text = text
+            sys.stderr.write("\r\x1b[K" + _cut(visible(text), terminal_width(2) - 1))
+            sys.stderr.flush()
+
+    def __enter__(self) -> StatusLine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.show("")
 
 
 class Progress:

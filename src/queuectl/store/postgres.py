@@ -53,7 +53,10 @@ HINTS = {
     "invalid": "check the address",
 }
 # The {each:…} that are texts; all others are whole numbers.
-TEXTS = ("batch", "state", "error", "reason", "stdout", "stderr", "tag", "id", "condition", "parent_id", "child_id")
+TEXTS = (
+    "batch", "state", "error", "reason", "stdout", "stderr", "tag", "id", "condition", "parent_id", "child_id",
+    "report",
+)  # fmt: skip
 
 
 class PostgresEngine:

@@ -179,6 +179,17 @@ SELECT seq, (SELECT COALESCE(max(n), 0) + 1 FROM events WHERE job = :seq), :now,
   FROM jobs WHERE seq = :seq
 """
 
+# -- what runs say of themselves -------------------------------------------------------------------------
+
+# Fenced like a settle; the job is locked before. `state` is what the run has made of its job so far.
+REPORT = """
+INSERT INTO results (job, run, report, updated_at)
+SELECT jobs.seq, jobs.run, {each:report}, :now
+  FROM jobs {and_each}
+ WHERE jobs.seq = {each:seq} AND jobs.run = {each:run} AND jobs.state = {each:state} AND jobs.worker_id = :worker
+    ON CONFLICT (job) DO UPDATE SET run = excluded.run, report = excluded.report, updated_at = excluded.updated_at
+"""
+
 # -- dependencies ----------------------------------------------------------------------------------------
 
 ANY_OPEN = "SELECT 1 FROM dependencies WHERE state = 'open' LIMIT 1"
@@ -463,14 +474,16 @@ JOB_FIELDS = (
     "retry_on", "no_retry_on", "timeout_seconds", "run_at", "cwd", "env", "created_at", "updated_at", "started_at",
     "finished_at", "duration_ms", "exit_code", "signal", "error", "stdout", "stderr", "worker_id", "run",
     "cancel_requested", "log_place", "unique_key", "batch", "key", "key_limit", "held", "tags", "depends_on",
+    "report",
 )  # fmt: skip
-_OWN_FIELDS = JOB_FIELDS[:-2]
+_OWN_FIELDS = JOB_FIELDS[:-3]
 JOB_COLUMNS = (
     ", ".join(_OWN_FIELDS)
     + """,
        (SELECT string_agg(tag, ' ' ORDER BY tag) FROM tags WHERE job = seq),
        (SELECT string_agg(parents.id || ' ' || condition, ',' ORDER BY parent)
-          FROM dependencies JOIN jobs AS parents ON parents.seq = parent WHERE child = jobs.seq)"""
+          FROM dependencies JOIN jobs AS parents ON parents.seq = parent WHERE child = jobs.seq),
+       (SELECT report FROM results WHERE job = jobs.seq AND results.run = jobs.run)"""
 )
 
 GET_JOB = f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = :id"
@@ -569,6 +582,7 @@ COPIED: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
     "tags": ({"tag": "", "job": 0}, ()),
     "events": ({"job": 0, "n": 0}, ("at", "state", "run", "worker_id", "reason", "exit_code", "signal", "duration_ms",
                                     "cpu_ms", "max_rss_kb", "started_at")),
+    "results": ({"job": 0}, ("run", "report", "updated_at")),
     "dependencies": ({"parent": 0, "child": 0}, ("condition", "state")),
     "batches": ({"name": ""}, ("max_fails",)),
     "queues": ({"name": ""}, ("paused", "at_once", "per_key", "rate", "rate_ms", "retry_on", "no_retry_on")),

@@ -229,6 +229,8 @@ class Store:
             limits.lock_keys(tx, (claim.key for claim, _, _ in ended))
             cancels = {(int(seq), int(run)) for seq, _, run in _pairs(cancelled, ":")}
             settled, refused = self._settle(tx, worker, ended, cancels)
+            if said := [row for row in settled if row["report"]]:
+                tx.each(sql.REPORT, said)
             released = self._follow(tx, settled, ended)
             rules = limits.rules(tx) if ruled else {}
             claims: list[Claim] = []
@@ -260,6 +262,13 @@ class Store:
         if released:
             self.engine.announce()
         return tick
+
+    def report(self, worker: str, said: Sequence[tuple[Claim, str]]) -> None:
+        """Keep what runs that go on say of themselves. Of those that are no longer this worker's nothing is kept."""
+        with self.engine.write() as tx:
+            tx.rows(sql.LOCK_SEQS, {"seqs": [claim.seq for claim, _ in said]})
+            by = {"state": "processing", "worker": worker, "now": tx.now}
+            tx.each(sql.REPORT, [{"seq": claim.seq, "run": claim.run, "report": text, **by} for claim, text in said])
 
     def _settle(
         self,
@@ -331,6 +340,7 @@ class Store:
             "stderr": report.stderr,
             "cpu_ms": report.cpu_ms,
             "max_rss_kb": report.max_rss_kb,
+            "report": report.said,
         }
 
     def _claim(self, tx: Transaction, worker: str, slots: int, turns: Turns | None, gate: limits.Gate) -> list[Claim]:

@@ -8,7 +8,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from queuectl import graph, logs, newjob
+from queuectl import graph, logs, newjob, results
 from queuectl.errors import InvalidInput, NotFound, TimedOut, no_such_job
 from queuectl.lifecycle import State
 from queuectl.model import Event, Job, Link, Obstacles, Queue, Rules, Wait, Worker
@@ -207,6 +207,7 @@ class Views:
         )
         for flag in ("cancel_requested", "held"):
             fields[flag] = bool(fields[flag])
+        fields |= results.loaded(fields.pop("report"))
         place = fields.pop("log_place") or self._engine.log_place or f":{self._engine.log_dir}"
         host, _, folder = place.partition(":")
         elsewhere = host if host not in ("", os.uname().nodename) else None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from queuectl import lifecycle, logs, procfs
 from queuectl.model import Claim, Report
 from queuectl.settings import Config
+from queuectl.worker import reports
 from queuectl.worker.kin import TAG, Eyes, Traces, find, signal_one, tag_of
 from queuectl.worker.output import STREAMS, Output, RunLog
 
@@ -48,6 +49,7 @@ class Workplace:
     log_dir: str
     database: str = ""  # names this very one
     group: str = ""  # a control group in which a run is alone with its worker
+    run_dir: str = ""  # where a run may write what it says of itself
     null: int = field(default_factory=lambda: os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     # May a run be started still? Asked in the last moment: it may take long to get into its folder.
     may_start: Callable[[], bool] = lambda: True
@@ -71,6 +73,7 @@ class Run:
         self.claim = claim
         self._place = place
         self.tag = tag_of(place.worker_id, claim, place.database)
+        self.result_path = reports.path_of(place.run_dir, place.worker_id, claim)
         self.output = Output(lambda: self._open_log(int(config["log_max_bytes"])), int(config["output_limit"]))
         self.pipes: dict[int, int] = {}  # the streams that are still open
         self._members: dict[int, int] = {}
@@ -133,6 +136,7 @@ class Run:
         env[b"QUEUECTL_JOB_ID"] = claim.id.encode()
         env[b"QUEUECTL_ATTEMPT"] = b"%d" % (claim.attempts + 1)
         env[b"QUEUECTL_QUEUE"] = claim.queue.encode()
+        env[b"QUEUECTL_RESULT"] = os.fsencode(self.result_path)
         env[TAG] = self.tag.encode()
         return env
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from queuectl import bell, logs, times
 from queuectl.model import Claim
 from queuectl.store import Store
-from queuectl.worker import board, card, cgroup
+from queuectl.worker import board, card, cgroup, reports
 from queuectl.worker.kin import Traces, kill_survivors, tag_of
 from queuectl.worker.log import Log
 
@@ -35,6 +35,7 @@ class Recovery:
             orders[worker], recovered = found
             for claim, settlement in recovered:
                 self._mark_lost(claim)
+                reports.remove(reports.path_of(self._store.engine.run_dir, worker, claim))
                 self._log.tell("run lost", job=claim.id, run=claim.run, by=worker, next=settlement.state)
             board.remove(board.path_of(self._store.engine.run_dir, worker))
         if orders or self._unswept:

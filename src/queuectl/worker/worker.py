@@ -33,6 +33,7 @@ from queuectl.worker.lease import Lease
 from queuectl.worker.log import Log
 from queuectl.worker.process import CannotStart, Ending, Run, Workplace, take
 from queuectl.worker.recovery import Recovery
+from queuectl.worker.reports import Reports
 
 LINGER = 0.001  # seconds to wait for other short runs to end, so that they share a transaction
 FLUSH_WITHIN = 0.05  # a settled run is on disk this many seconds later at most
@@ -127,11 +128,13 @@ class Worker:
         alone = group if assignment.concurrency == 1 else ""
         self._lease = Lease(engine.run_dir, self.id)
         self._place = Workplace(
-            self.id, _open_here(), engine.log_dir, engine.identity, alone, may_start=lambda: not self._lease.over
-        )
+            self.id, _open_here(), engine.log_dir, engine.identity, alone, engine.run_dir,
+            may_start=lambda: not self._lease.over,
+        )  # fmt: skip
         self._board = self._patiently(lambda: Board(engine.run_dir, self.id, engine.identity, group))
         self._bell = self._patiently(lambda: Bell(engine.run_dir, self.id))
         self._recovery = Recovery(self._store, group, self._log)
+        self._reports = Reports(self._store, self.id, self._log)
         self._ears.turn_to(self._bell.fileno(), self._heard_bell)
 
     def _open_store(self) -> Store:
@@ -177,6 +180,8 @@ class Worker:
                 self._poll()
             if now >= self._fire_at:
                 self._fire()
+            if now >= self._reports.due(self._runs):
+                self._pass_on_reports()
             if now >= self._beat_at:
                 self._beat()
         if self._exit_code == LEFT_IN_ORDER:
@@ -191,6 +196,7 @@ class Worker:
 
     def _wait(self) -> None:
         moments = [self._due_at, self._fire_at, self._poll_at, self._beat_at, time.monotonic() + self._lease.left]
+        moments.append(self._reports.due(self._runs))
         if self._flush_at is not None:
             moments.append(self._flush_at)
         moments += [moment for run in self._runs.values() if (moment := run.next_deadline()) is not None]
@@ -349,12 +355,20 @@ class Worker:
         outcome, report = run.finish()
         if run.output.problem:
             self._log.tell("log not written in full", job=run.claim.id, reason=run.output.problem)
+        if (said := self._reports.last(run)) is not None:
+            report = report._replace(said=said)
         for pipe in open_before:
             if pipe not in run.pipes:
                 self._ears.forget(pipe)
             else:  # read on, for nothing, so that the process left behind is not killed by its own output
                 self._ears.turn_to(pipe, _discard)
         self._settle_later(run.claim, outcome, report)
+
+    def _pass_on_reports(self) -> None:
+        try:
+            self._reports.pass_on(self._runs.values())
+        except StoreUnavailable as error:  # if that is for good, the next exchange says so
+            self._report_trouble(error)
 
     def _settle_later(self, claim: Claim, outcome: lifecycle.Outcome, report: Report) -> None:
         settlement = lifecycle.after_run(claim, outcome, self._config, random.random())
