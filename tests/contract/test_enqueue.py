@@ -25,7 +25,8 @@ def test_a_job_is_pending_due_now_and_has_the_defaults(store: Store, clock: Cloc
         "depends_on": [], "unique_key": None, "batch": None, "created_at": "2027-01-15T08:00:00.000Z",
         "updated_at": "2027-01-15T08:00:00.000Z",
         "started_at": None, "finished_at": None, "duration_ms": None, "exit_code": None, "signal": None,
-        "error": None, "stdout": None, "stderr": None, "worker_id": None,
+        "error": None, "stdout": None, "stderr": None, "progress": None, "message": None, "result": None,
+        "worker_id": None,
         "log_path": f"{store.engine.log_dir}/job_{job.id}.log",
     }  # fmt: skip
 
