@@ -23,6 +23,12 @@ MUTANTS = {
         "AND",
         "tests/contract/test_fence.py::test_a_worker_that_lost_its_claim_cannot_settle",
     ),
+    "no fence around what runs say": (
+        "store/statements.py",
+        "AND jobs.run = {each:run} AND jobs.state = {each:state} AND jobs.worker_id = :worker\n    ON",
+        "\n    ON",
+        "tests/contract/test_results.py::test_a_late_report_does_not_replace_that_of_the_next_run",
+    ),
     "no kill before the requeue": (
         "worker/recovery.py",
         "not kill_survivors(self._traces_of(worker, claims), patience)",
