@@ -97,7 +97,7 @@ MUTANTS = {
         "tests/chaos/test_postgres.py::test_a_worker_cut_off_at_its_commit_goes_on_where_it_was[claim-unanswered]",
     ),
     "what is settled is settled again": (
-        "store/store.py",
+        "store/runs.py",
         'if not tx.rows(sql.ALREADY_SETTLED, {**fence, "reasons": [row["reason"], again["reason"]]}):',
         "if True:",
         "tests/chaos/test_postgres.py::test_a_worker_cut_off_at_its_commit_goes_on_where_it_was[settle-unanswered]",

@@ -30,7 +30,8 @@ ALLOWED = {
     "queuectl.errors", "queuectl.logs", "queuectl.newjob", "queuectl.private", "queuectl.procfs", "queuectl.settings",
     "queuectl.states", "queuectl.store", "queuectl.store.migrate", "queuectl.store.opening",
     "queuectl.store.sqlite", "queuectl.store.statements", "queuectl.store.store",
-    "queuectl.store.batches", "queuectl.store.limits", "queuectl.store.dependencies", "queuectl.store.uniqueness",
+    "queuectl.store.batches", "queuectl.store.limits", "queuectl.store.runs",
+    "queuectl.store.dependencies", "queuectl.store.uniqueness",
     "queuectl.times",
     # The driver, and what all of these need of the standard library: small, or part of the interpreter.
     "apsw", "__future__", "_collections_abc", "collections.abc", "collections", "_collections", "itertools", "types",

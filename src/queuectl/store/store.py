@@ -5,7 +5,7 @@ from __future__ import annotations
 from queuectl import logs, newjob, procfs, settings
 from queuectl.errors import Conflict, Duplicate, OutcomeUnknown, StoreUnavailable, no_such_job
 from queuectl.states import FINISHED
-from queuectl.store import batches, dependencies, limits, uniqueness
+from queuectl.store import batches, dependencies, limits, runs, uniqueness
 from queuectl.store import statements as sql
 
 TYPE_CHECKING = False
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from queuectl.model import Claim, Report, Rules, Tick
     from queuectl.newjob import NewJob
     from queuectl.settings import Config, Number
-    from queuectl.store.engine import Engine, Params, Transaction
+    from queuectl.store.engine import Engine, Transaction
     from queuectl.store.schedules import Schedules
     from queuectl.store.views import Views
     from queuectl.turns import Turns
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 PROMOTED_AT_ONCE = 1000
 PRUNED_AT_ONCE = 1000
 PROGRESS_EVERY = 1000
-CLAIM_ROUNDS = 5  # in one transaction: each puts aside up to a thousand jobs that have to wait for others
 
 
 class Store:
@@ -228,10 +227,10 @@ class Store:
             stop, due, cancelled, set_to, ruled, fires = news[0] if news else ("now", None, None, None, False, None)
             limits.lock_keys(tx, (claim.key for claim, _, _ in ended))
             cancels = {(int(seq), int(run)) for seq, _, run in _pairs(cancelled, ":")}
-            settled, refused = self._settle(tx, worker, ended, cancels)
+            settled, refused = runs.settle(tx, worker, ended, cancels)
             if said := [row for row in settled if row["report"]]:
                 tx.each(sql.REPORT, said)
-            released = self._follow(tx, settled, ended)
+            released = runs.follow(tx, settled, ended)
             rules = limits.rules(tx) if ruled else {}
             claims: list[Claim] = []
             if running is not None and news:
@@ -244,7 +243,7 @@ class Store:
                     tx.run(sql.PROMOTE_DUE, {"now": tx.now, "limit": PROMOTED_AT_ONCE})
                     due = tx.rows(sql.NEXT_DUE)[0][0]
                 gate = limits.Gate(tx, rules)
-                claims += self._claim(tx, worker, slots - len(claims), turns, gate)
+                claims += runs.claim(tx, worker, slots - len(claims), turns, gate, self.engine.log_place)
                 due = min((moment for moment in (due, gate.again_at) if moment is not None), default=None)
             if rules:
                 claims = [limits.with_rules(claim, rules) for claim in claims]
@@ -269,101 +268,6 @@ class Store:
             tx.rows(sql.LOCK_SEQS, {"seqs": [claim.seq for claim, _ in said]})
             by = {"state": "processing", "worker": worker, "now": tx.now}
             tx.each(sql.REPORT, [{"seq": claim.seq, "run": claim.run, "report": text, **by} for claim, text in said])
-
-    def _settle(
-        self,
-        tx: Transaction,
-        worker: str,
-        ended: Sequence[tuple[Claim, Settlement, Report]],
-        cancels: Collection[tuple[int, int]] = (),
-    ) -> tuple[list[Params], list[Claim]]:
-        """End runs; the rows that say how, and the runs that were refused, because their jobs have moved on."""
-        ended = sorted(ended, key=lambda run: run[0].seq)  # the order in which others lock jobs, too
-        rows: list[Params] = [
-            self._end(tx.now, worker, *run, cancelled=(run[0].seq, run[0].run) in cancels) for run in ended
-        ]
-        missed = {row["seq"] for row in tx.missed(sql.SETTLE, rows)}
-        if not missed:
-            return rows, []
-        settled, refused = [], []
-        for run, row in zip(ended, rows, strict=True):
-            claim, end, _ = run
-            if row["seq"] not in missed:
-                settled.append(row)
-                continue
-            again = self._end(tx.now, worker, *run, cancelled=True)
-            if not row["cancelled"] and not tx.missed(sql.SETTLE, [again]):  # cancelled in this very moment
-                settled.append(again)
-                continue
-            tx.rows(sql.LOCK_SEQ, {"seq": claim.seq})
-            fence = {"seq": claim.seq, "run": claim.run, "worker": worker}
-            if not tx.rows(sql.ALREADY_SETTLED, {**fence, "reasons": [row["reason"], again["reason"]]}):
-                reason = f"late result of run {claim.run} refused: the job has moved on ({end.reason})"
-                tx.run(sql.RECORD_NOTE, {**fence, "now": tx.now, "reason": reason})
-                refused.append(claim)
-        return settled, refused
-
-    def _follow(
-        self, tx: Transaction, settled: Sequence[Params], ended: Sequence[tuple[Claim, Settlement, Report]]
-    ) -> bool:
-        """What the ends of runs mean for other jobs; may any of those run now?"""
-        released = dependencies.follow(tx, [row["seq"] for row in settled if row["finished_at"]])
-        released |= batches.follow(tx, [row["seq"] for row in settled if row["state"] == "dead"])
-        return limits.follow(tx, [claim.key for claim, _, _ in ended]) or released
-
-    def _end(
-        self, now: int, worker: str, claim: Claim, end: Settlement, report: Report, cancelled: bool
-    ) -> dict[str, object]:
-        """The end of a run as a row. `cancelled`: we know that somebody wants the job cancelled."""
-        from queuectl import lifecycle
-
-        if cancelled:
-            end = lifecycle.despite_cancel(end)
-        return {
-            "seq": claim.seq,
-            "run": claim.run,
-            "worker": worker,
-            "now": now,
-            "cancelled": int(cancelled),
-            "state": end.state,
-            "failed": int(end.failed),
-            "crashed": int(end.crashed),
-            "snoozed": int(end.snoozed),
-            "run_at": now + round(end.delay * 1000),
-            "finished_at": now if end.state in FINISHED else None,
-            "exit_code": end.exit_code,
-            "signal": end.signal,
-            "error": end.error,
-            "reason": end.reason,
-            "duration_ms": report.duration_ms,
-            "stdout": report.stdout,
-            "stderr": report.stderr,
-            "cpu_ms": report.cpu_ms,
-            "max_rss_kb": report.max_rss_kb,
-            "report": report.said,
-        }
-
-    def _claim(self, tx: Transaction, worker: str, slots: int, turns: Turns | None, gate: limits.Gate) -> list[Claim]:
-        """Lease due jobs, as far as the gate lets them in. No job goes to two callers."""
-        from queuectl.model import Claim
-        from queuectl.turns import ANY
-
-        turns = turns or ANY
-        by = {"worker": worker, "log_place": self.engine.log_place, "now": tx.now}
-        claims: list[Claim] = []
-        for _ in range(CLAIM_ROUNDS):
-            names = turns.names or [name for (name,) in tx.rows(sql.READY_QUEUES)]
-            open_ones = gate.open_to(names, slots - len(claims))
-            due = {name: tx.rows(sql.READY_JOBS, {"queue": name, "limit": most}) for name, most in open_ones.items()}
-            picked = turns.pick(due, slots - len(claims))
-            new = gate.let_in([Claim(*(*row[1:], tx.now)) for row in picked])
-            if new:
-                tx.each(sql.CLAIM, [{"seq": claim.seq, "run": claim.run, **by} for claim in new])
-                claims += new
-            if not gate.claimed(new) or len(claims) == slots:
-                return claims
-        gate.come_back(tx.now)
-        return claims
 
     def served(self) -> list[list[str]]:
         """The queues of each living worker that takes jobs; an empty list means all."""
@@ -413,8 +317,8 @@ class Store:
                 outcome = lifecycle.Cancelled() if cancel_requested else lifecycle.Lost(worker)
                 report = Report(duration_ms=max(0, tx.now - claim.started_at))
                 lost.append((claim, lifecycle.after_run(claim, outcome, config, 0), report))
-            settled, _ = self._settle(tx, worker, lost, cancels)
-            released = self._follow(tx, settled, lost)
+            settled, _ = runs.settle(tx, worker, lost, cancels)
+            released = runs.follow(tx, settled, lost)
             tx.run(sql.UNREGISTER, {"id": worker})
         if released:
             self.engine.announce()

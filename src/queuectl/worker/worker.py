@@ -12,7 +12,7 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TypeVar
 
 from queuectl import lifecycle, procfs
@@ -31,9 +31,10 @@ from queuectl.worker.board import Board
 from queuectl.worker.ears import Ears
 from queuectl.worker.lease import Lease
 from queuectl.worker.log import Log
-from queuectl.worker.process import CannotStart, Ending, Run, Workplace, take
+from queuectl.worker.process import Workplace
 from queuectl.worker.recovery import Recovery
 from queuectl.worker.reports import Reports
+from queuectl.worker.slots import Slots
 
 LINGER = 0.001  # seconds to wait for other short runs to end, so that they share a transaction
 FLUSH_WITHIN = 0.05  # a settled run is on disk this many seconds later at most
@@ -79,17 +80,6 @@ def _open_here() -> int:
         return os.open("/", flags)
 
 
-def _discard(pipe: int) -> bool:
-    """Read for nothing; False at the end, when it is closed."""
-    try:
-        at_end = not take(pipe)
-    except BlockingIOError:  # somebody else has read it: a job can open its own output
-        return True
-    if at_end:
-        os.close(pipe)
-    return not at_end
-
-
 class Worker:
     def __init__(self, assignment: Assignment) -> None:
         self.id = assignment.id
@@ -98,8 +88,6 @@ class Worker:
         procfs.keep_elbow_room()
         self._ears = Ears()
         self._turns = Turns.parse(assignment.queues)
-        self._runs: dict[int, Run] = {}  # by the job's number: a pid is free again before a killed run is over
-        self._shells: dict[int, Run] = {}  # by pid, until reaped
         self._ended: list[tuple[Claim, Settlement, Report]] = []
         self._leaving = assignment.leaving
         self._in_a_hurry = False
@@ -111,8 +99,6 @@ class Worker:
         self._due_at = NEVER
         self._fire_at = NEVER
         self._poll_at = 0.0
-        self._no_room_until = 0.0
-        self._cramped = False
         self._beat_at = 0.0
         self._prune_at = 0.0
         self._flush_at: float | None = None
@@ -127,14 +113,15 @@ class Worker:
         engine = self._store.engine
         alone = group if assignment.concurrency == 1 else ""
         self._lease = Lease(engine.run_dir, self.id)
-        self._place = Workplace(
+        place = Workplace(
             self.id, _open_here(), engine.log_dir, engine.identity, alone, engine.run_dir,
             may_start=lambda: not self._lease.over,
         )  # fmt: skip
-        self._board = self._patiently(lambda: Board(engine.run_dir, self.id, engine.identity, group))
+        board = self._patiently(lambda: Board(engine.run_dir, self.id, engine.identity, group))
+        reports = Reports(self._store, self.id, self._log)
+        self._slots = Slots(assignment.concurrency, place, board, self._ears, reports, self._log)
         self._bell = self._patiently(lambda: Bell(engine.run_dir, self.id))
         self._recovery = Recovery(self._store, group, self._log)
-        self._reports = Reports(self._store, self.id, self._log)
         self._ears.turn_to(self._bell.fileno(), self._heard_bell)
 
     def _open_store(self) -> Store:
@@ -162,10 +149,10 @@ class Worker:
         self._patiently(self._recover_lost)
         self._say_ready()
         self._log.tell("started", pid=os.getpid(), slots=self._assignment.concurrency)
-        while not (self._leaving and not self._runs and not self._ended):
+        while not (self._leaving and not self._slots and not self._ended):
             self._wait()
             self._collect()
-            if self._ended and self._others_end_soon():
+            if self._ended and self._slots.end_soon():
                 self._ears.listen(LINGER)
                 self._collect()
             now = time.monotonic()
@@ -180,59 +167,38 @@ class Worker:
                 self._poll()
             if now >= self._fire_at:
                 self._fire()
-            if now >= self._reports.due(self._runs):
-                self._pass_on_reports()
+            self._pass_on_reports()
             if now >= self._beat_at:
                 self._beat()
         if self._exit_code == LEFT_IN_ORDER:
             self._patiently(lambda: self._store.unregister(self.id))
             self._flush()
         self._lease.end()
-        self._board.remove()
+        self._slots.close()
         self._bell.close()
         self._store.close()
         self._log.tell("left")
         return self._exit_code
 
     def _wait(self) -> None:
-        moments = [self._due_at, self._fire_at, self._poll_at, self._beat_at, time.monotonic() + self._lease.left]
-        moments.append(self._reports.due(self._runs))
+        moments = [self._due_at, self._fire_at, self._poll_at, self._beat_at, self._slots.next_moment()]
+        moments.append(time.monotonic() + self._lease.left)
         if self._flush_at is not None:
             moments.append(self._flush_at)
-        moments += [moment for run in self._runs.values() if (moment := run.next_deadline()) is not None]
         timeout = 0.0 if self._news else max(0.0, min(moments) - time.monotonic())
         self._ears.listen(timeout)
 
     def _collect(self) -> None:
-        """Find out which runs have ended, and end those that are out of time."""
-        self._place.eyes.blink()
-        while self._shells:
-            pid, status, used = os.wait4(-1, os.WNOHANG)
-            if pid == 0:
-                break
-            if pid in self._shells:
-                cpu = used.ru_utime + used.ru_stime
-                self._shells.pop(pid).reaped(status, cpu, used.ru_maxrss, self._config["kill_grace"])
-        now = time.monotonic()
-        for run in list(self._runs.values()):
-            if run.over():  # looked at first: what has ended in time has, however late we come to see it
-                self._finish(run)
-                continue
-            if run.deadline is not None and now >= run.deadline:
-                run.end(lifecycle.TimedOut(run.claim.timeout_seconds or 0), self._config["kill_grace"])
-            run.output.flush()
+        """Take note of the runs that have ended."""
+        for ended in self._slots.collect(self._config["kill_grace"]):
+            self._settle_later(*ended)
         if self._lease.over and not self._lease.asked:
             self._fence()
 
-    def _others_end_soon(self) -> bool:
-        """Short runs end in company; long ones are not waited for."""
-        young = time.monotonic() - LINGER * 5
-        return any(run.began > young for run in self._runs.values())
-
     def _exchange(self) -> None:
         """One transaction: what ended is settled, free slots are filled, news is read."""
-        free = self._free_slots()
-        no_room_until = self._no_room_until if time.monotonic() < self._no_room_until else NEVER
+        free = 0 if self._leaving or self._lease.over else self._slots.free
+        open_again = self._slots.closed_until if time.monotonic() < self._slots.closed_until else NEVER
         try:
             tick = self._store.tick(self.id, self._ended, free, self._turns, self._going_on())
         except (StoreReplaced, Outdated) as error:
@@ -240,7 +206,7 @@ class Worker:
             return
         except StoreUnavailable as error:
             self._report_trouble(error)
-            if self._in_a_hurry and not self._runs:
+            if self._in_a_hurry and not self._slots:
                 raise LeftWaiting(str(error)) from error
             self._in_doubt = True
             self._news = False
@@ -248,30 +214,28 @@ class Worker:
             return
         self._report_trouble(None)
         if tick.given_up:
-            self._log.tell("others took this worker for lost", jobs=len(self._runs))
+            self._log.tell("others took this worker for lost", jobs=len(self._slots))
             self._start_over()
             return
         self._in_doubt = False
         now = time.monotonic()
         if self._ended and self._flush_at is None:
             self._flush_at = now + FLUSH_WITHIN
-        for claim, _, _ in self._ended:
-            self._board.unpin(claim.seq)
+        settled = [claim for claim, _, _ in self._ended]
         self._ended.clear()
         self._news = False
         self._config = tick.config
-        self._due_at = min(no_room_until, NEVER if tick.due_in is None else now + tick.due_in)
+        self._due_at = min(open_again, NEVER if tick.due_in is None else now + tick.due_in)
         self._fire_at = NEVER if tick.fire_in is None or tick.stop else now + tick.fire_in
         self._poll_at = now + tick.config["worker_poll_interval"]
         self._beat_at = min(self._beat_at, now + self._beat_every())
         for claim in tick.refused:
             self._log.tell("late result refused", job=claim.id, run=claim.run)
         if tick.cancels:
-            unwanted = [run for run in self._runs.values() if (run.claim.seq, run.claim.run) in tick.cancels]
-            self._end(unwanted, lifecycle.Cancelled(), tick.config["kill_grace"])
+            self._slots.end(lifecycle.Cancelled(), tick.config["kill_grace"], only=tick.cancels)
         if tick.stop:
             self._leave(in_a_hurry=tick.stop == "now")
-        self._board.write()  # before anything new: what ended may leave processes behind
+        self._slots.settled(settled)  # before anything new: what ended may leave processes behind
         for claim in tick.claims:
             if self._lease.over:  # the answer was long on its way: others may have it by now
                 self._settle_later(claim, lifecycle.SILENT, Report(duration_ms=0))
@@ -284,13 +248,7 @@ class Worker:
         """What we know to be ours, if the store may think otherwise."""
         if not self._in_doubt:
             return None
-        return {(run.claim.seq, run.claim.run) for run in self._runs.values()}
-
-    def _free_slots(self) -> int:
-        if self._leaving or self._lease.over or time.monotonic() < self._no_room_until:
-            return 0
-        free = self._assignment.concurrency - len(self._runs)
-        return min(free, 1) if self._cramped else free  # one at a time until a start succeeds
+        return self._slots.running
 
     def _poll(self) -> None:
         """The net below the bell: has anything been written that nobody told us of?"""
@@ -325,48 +283,15 @@ class Worker:
     # -- runs --------------------------------------------------------------------------------------------
 
     def _start(self, claim: Claim) -> None:
-        try:
-            run = Run(claim, self._place, self._config)
-        except CannotStart as error:
-            self._log.tell("run not started", job=claim.id, run=claim.run, reason=error)
-            self._settle_later(claim, error.outcome, Report(duration_ms=0))
-            if isinstance(error.outcome, lifecycle.NoRoom):
-                self._no_room_until = time.monotonic() + lifecycle.NO_ROOM_DELAY
-                self._cramped = True
-            return
-        self._board.pin(claim.seq, run.pid, run.born, run.tag)
-        self._board.write()  # at once: whoever must end it, if we are killed or the next start hangs, looks there
-        self._runs[claim.seq] = self._shells[run.pid] = run
-        if self._cramped:  # there is room again: fill the other slots, too
-            self._cramped = False
-            self._news = True
-        for pipe in run.pipes:
-            self._ears.turn_to(pipe, run.read)
-        self._log.mention("run started", job=claim.id, run=claim.run, pid=run.pid)
-
-    def _end(self, runs: Iterable[Run], why: Ending, grace: float) -> None:
-        self._place.eyes.blink()
-        for run in list(runs):
-            run.end(why, grace)
-
-    def _finish(self, run: Run) -> None:
-        del self._runs[run.claim.seq]
-        open_before = list(run.pipes)
-        outcome, report = run.finish()
-        if run.output.problem:
-            self._log.tell("log not written in full", job=run.claim.id, reason=run.output.problem)
-        if (said := self._reports.last(run)) is not None:
-            report = report._replace(said=said)
-        for pipe in open_before:
-            if pipe not in run.pipes:
-                self._ears.forget(pipe)
-            else:  # read on, for nothing, so that the process left behind is not killed by its own output
-                self._ears.turn_to(pipe, _discard)
-        self._settle_later(run.claim, outcome, report)
+        cramped = self._slots.cramped
+        outcome = self._slots.start(claim, self._config)
+        if outcome is not None:
+            self._settle_later(claim, outcome, Report(duration_ms=0))
+        self._news |= cramped and not self._slots.cramped  # there is room again: fill the other slots, too
 
     def _pass_on_reports(self) -> None:
         try:
-            self._reports.pass_on(self._runs.values())
+            self._slots.pass_on_reports()
         except StoreUnavailable as error:  # if that is for good, the next exchange says so
             self._report_trouble(error)
 
@@ -393,7 +318,7 @@ class Worker:
 
     def _manager_died(self, _: int) -> None:
         self._ears.turn_from(self._assignment.lifeline)
-        self._log.tell("manager died, leaving after the running jobs", jobs=len(self._runs))
+        self._log.tell("manager died, leaving after the running jobs", jobs=len(self._slots))
         self._leave(in_a_hurry=False)
 
     def _leave(self, in_a_hurry: bool) -> None:
@@ -402,7 +327,7 @@ class Worker:
             self._say_leaving()
         if in_a_hurry and not self._in_a_hurry:
             self._in_a_hurry = True
-            self._end(self._runs.values(), lifecycle.Interrupted(), self._config["kill_grace"])
+            self._slots.end(lifecycle.Interrupted(), self._config["kill_grace"])
 
     def _say_leaving(self) -> None:
         """Nobody should count on us any longer; whoever ordered it knows, others read it in our row."""
@@ -475,8 +400,8 @@ class Worker:
     def _fence(self) -> None:
         """Nobody has heard of us for too long: others will take our jobs soon, so our own runs must end before."""
         self._lease.asked = True
-        self._log.tell("no sign of life could be given, ending the running jobs", jobs=len(self._runs))
-        self._end(self._runs.values(), lifecycle.SILENT, min(self._config["kill_grace"], self._lease.grace))
+        self._log.tell("no sign of life could be given, ending the running jobs", jobs=len(self._slots))
+        self._slots.end(lifecycle.SILENT, min(self._config["kill_grace"], self._lease.grace))
 
     def _beat(self) -> None:
         """A sign of life, a look for dead workers, and the clean-up that `retention_days` asks for."""
@@ -522,7 +447,7 @@ class Worker:
         except StoreUnavailable as error:
             self._report_trouble(error)
             # What cannot be made durable must not grow: no new runs until a sync succeeds.
-            self._flush_at = self._no_room_until = time.monotonic() + RETRY_STORE_AFTER
+            self._flush_at = self._slots.closed_until = time.monotonic() + RETRY_STORE_AFTER
 
     def _patiently(self, action: Callable[[], T]) -> T:
         """Do it, however long the database is away; only being told to leave ends the waiting."""

@@ -1,0 +1,112 @@
+"""Runs in the store: claiming them, and settling them when they have ended. Parts of a transaction, `Store.tick`."""
+
+from __future__ import annotations
+
+from queuectl.states import FINISHED
+from queuectl.store import batches, dependencies, limits
+from queuectl.store import statements as sql
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from queuectl.lifecycle import Settlement
+    from queuectl.model import Claim, Report
+    from queuectl.store.engine import Params, Transaction
+    from queuectl.turns import Turns
+
+CLAIM_ROUNDS = 5  # in one transaction: each puts aside up to a thousand jobs that have to wait for others
+
+
+def settle(
+    tx: Transaction,
+    worker: str,
+    ended: Sequence[tuple[Claim, Settlement, Report]],
+    cancels: Collection[tuple[int, int]] = (),
+) -> tuple[list[Params], list[Claim]]:
+    """End runs; the rows that say how, and the runs that were refused, because their jobs have moved on."""
+    ended = sorted(ended, key=lambda run: run[0].seq)  # the order in which others lock jobs, too
+    rows: list[Params] = [_end(tx.now, worker, *run, cancelled=(run[0].seq, run[0].run) in cancels) for run in ended]
+    missed = {row["seq"] for row in tx.missed(sql.SETTLE, rows)}
+    if not missed:
+        return rows, []
+    settled, refused = [], []
+    for run, row in zip(ended, rows, strict=True):
+        claim, end, _ = run
+        if row["seq"] not in missed:
+            settled.append(row)
+            continue
+        again = _end(tx.now, worker, *run, cancelled=True)
+        if not row["cancelled"] and not tx.missed(sql.SETTLE, [again]):  # cancelled in this very moment
+            settled.append(again)
+            continue
+        tx.rows(sql.LOCK_SEQ, {"seq": claim.seq})
+        fence = {"seq": claim.seq, "run": claim.run, "worker": worker}
+        if not tx.rows(sql.ALREADY_SETTLED, {**fence, "reasons": [row["reason"], again["reason"]]}):
+            reason = f"late result of run {claim.run} refused: the job has moved on ({end.reason})"
+            tx.run(sql.RECORD_NOTE, {**fence, "now": tx.now, "reason": reason})
+            refused.append(claim)
+    return settled, refused
+
+
+def follow(tx: Transaction, settled: Sequence[Params], ended: Sequence[tuple[Claim, Settlement, Report]]) -> bool:
+    """What the ends of runs mean for other jobs; may any of those run now?"""
+    released = dependencies.follow(tx, [row["seq"] for row in settled if row["finished_at"]])
+    released |= batches.follow(tx, [row["seq"] for row in settled if row["state"] == "dead"])
+    return limits.follow(tx, [claim.key for claim, _, _ in ended]) or released
+
+
+def _end(now: int, worker: str, claim: Claim, end: Settlement, report: Report, cancelled: bool) -> dict[str, object]:
+    """The end of a run as a row. `cancelled`: we know that somebody wants the job cancelled."""
+    from queuectl import lifecycle
+
+    if cancelled:
+        end = lifecycle.despite_cancel(end)
+    return {
+        "seq": claim.seq,
+        "run": claim.run,
+        "worker": worker,
+        "now": now,
+        "cancelled": int(cancelled),
+        "state": end.state,
+        "failed": int(end.failed),
+        "crashed": int(end.crashed),
+        "snoozed": int(end.snoozed),
+        "run_at": now + round(end.delay * 1000),
+        "finished_at": now if end.state in FINISHED else None,
+        "exit_code": end.exit_code,
+        "signal": end.signal,
+        "error": end.error,
+        "reason": end.reason,
+        "duration_ms": report.duration_ms,
+        "stdout": report.stdout,
+        "stderr": report.stderr,
+        "cpu_ms": report.cpu_ms,
+        "max_rss_kb": report.max_rss_kb,
+        "report": report.said,
+    }
+
+
+def claim(
+    tx: Transaction, worker: str, slots: int, turns: Turns | None, gate: limits.Gate, log_place: str | None
+) -> list[Claim]:
+    """Lease due jobs, as far as the gate lets them in. No job goes to two callers."""
+    from queuectl.model import Claim
+    from queuectl.turns import ANY
+
+    turns = turns or ANY
+    by = {"worker": worker, "log_place": log_place, "now": tx.now}
+    claims: list[Claim] = []
+    for _ in range(CLAIM_ROUNDS):
+        names = turns.names or [name for (name,) in tx.rows(sql.READY_QUEUES)]
+        open_ones = gate.open_to(names, slots - len(claims))
+        due = {name: tx.rows(sql.READY_JOBS, {"queue": name, "limit": most}) for name, most in open_ones.items()}
+        picked = turns.pick(due, slots - len(claims))
+        new = gate.let_in([Claim(*(*row[1:], tx.now)) for row in picked])
+        if new:
+            tx.each(sql.CLAIM, [{"seq": claim.seq, "run": claim.run, **by} for claim in new])
+            claims += new
+        if not gate.claimed(new) or len(claims) == slots:
+            return claims
+    gate.come_back(tx.now)
+    return claims
