@@ -11,6 +11,7 @@ from itertools import islice, takewhile
 from cronsim import CronSim, CronSimError
 
 from queuectl.errors import InvalidInput, did_you_mean
+from queuectl.times import span
 
 EPOCH = datetime(1970, 1, 1)
 UTC_EPOCH = EPOCH.replace(tzinfo=UTC)
@@ -131,6 +132,10 @@ class Every:
         if self.interval < 1:
             raise InvalidInput("an interval has to be longer than nothing", 'write "90s", "5m" or "1h30m"')
 
+    @property
+    def words(self) -> str:
+        return f"Every {span(self.interval / 1000)}"
+
     def after(self, moment: int) -> int:
         """The first firing after this moment."""
         return self.anchor + max((moment - self.anchor) // self.interval + 1, 1) * self.interval
@@ -169,10 +174,7 @@ def parse(text: str, zone: str) -> Cron:
     fields = words if len(words) == 6 else ["0", *words]
     for index in range(6):
         _check(fields, index)
-    tz = find_zone(zone)
-    if tz is None:
-        raise InvalidInput(f'there is no time zone "{zone}"' if zone else "a time zone is missing", _meant(zone))
-    cron = Cron(text, zone, " ".join(fields), tz)
+    cron = Cron(text, zone, " ".join(fields), known_zone(zone))
     try:
         cron._match(0)
     except (CronSimError, StopIteration):
@@ -210,6 +212,14 @@ def _steps_well(term: str, size: int) -> bool:
     values, slash, step = term.partition("/")
     first, dash, last = values.partition("-")
     return not slash or (int(step) <= size and not (dash and first.lstrip("0") == last.lstrip("0")))
+
+
+def known_zone(name: str) -> tzinfo:
+    """The time zone of a name that somebody has given."""
+    tz = find_zone(name)
+    if tz is None:
+        raise InvalidInput(f'there is no time zone "{name}"' if name else "a time zone is missing", _meant(name))
+    return tz
 
 
 def find_zone(name: str) -> tzinfo | None:

@@ -9,7 +9,7 @@ from queuectl.settings import Config
 from queuectl.states import FINISHED
 from queuectl.times import iso, span
 
-INTERNAL = ("run", "cancel_requested", "log_host", "held")  # not part of a job's JSON
+INTERNAL = ("run", "cancel_requested", "log_host", "parked")  # not part of a job's JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Job:
     run: int
     cancel_requested: bool
     log_host: str | None  # the machine that has its log, if it is another one
-    held: bool  # put aside because enough jobs with its key run
+    parked: bool  # put aside because enough jobs with its key ran
 
     @property
     def finished(self) -> bool:
@@ -163,6 +163,14 @@ class Rules(NamedTuple):
     retry_on: str | None = None  # words; for jobs that say nothing themselves
     no_retry_on: str | None = None
 
+    @classmethod
+    def of(cls, row: tuple[Any, ...]) -> Rules:
+        return cls(*row)._replace(paused=bool(row[1]))
+
+    def as_json(self) -> dict[str, Any]:
+        words = {name: (getattr(self, name) or "").split() for name in ("retry_on", "no_retry_on")}
+        return {**self._asdict(), **words}
+
     @property
     def limits(self) -> str:
         """For people: `3 at once, 10 per 1m`."""
@@ -193,10 +201,7 @@ class Queue:
     rules: Rules
 
     def as_json(self) -> dict[str, Any]:
-        rules = self.rules._asdict()
-        for words in ("retry_on", "no_retry_on"):
-            rules[words] = (rules[words] or "").split()
-        return {**rules, "jobs": self.jobs}
+        return {**self.rules.as_json(), "jobs": self.jobs}
 
 
 class Claim(NamedTuple):  # made for each run, in a third of the time of a frozen dataclass

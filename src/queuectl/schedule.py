@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from queuectl import newjob
-from queuectl.cron import Every, Plan, between, parse
+from queuectl.cron import Every, Plan, between, known_zone, parse
 from queuectl.errors import InvalidInput, did_you_mean
 from queuectl.times import LONGEST_DELAY, iso
 
 OVERLAPS = ("skip", "queue")
 MISSED = ("latest", "all", "skip")
 LATE = 60_000  # milliseconds: what is no later than this was not missed, it only waited for a worker
-AT_ONCE = 500
+MADE_UP_AT_ONCE = 100
 LONGEST_NAME = 100  # with a moment behind it, it is the id of a job
 SHORTEST = 1000
 NOT_FOR_A_SCHEDULE = ("id", "run_at", "depends_on", "max_fails")
@@ -39,7 +39,8 @@ class Schedule:
     def plan(self) -> Plan:
         if self.cron is not None:
             return parse(self.cron, self.zone)
-        return Every(self.created_at, self.every_ms or SHORTEST)
+        assert self.every_ms is not None
+        return Every(self.created_at, self.every_ms)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -92,7 +93,8 @@ def make(
     if (when is None) == (every is None):
         raise InvalidInput("say when, or how often", "give a cron expression in quotes, or --every 10m")
     if every is not None and not SHORTEST <= every * 1000 <= LONGEST_DELAY * 1000:
-        raise InvalidInput("an interval takes a second at least, and 100 years at most", 'write "10s", "5m" or "1h"')
+        raise InvalidInput("an interval is at least a second and at most 100 years", 'write "10s", "5m" or "1h"')
+    known_zone(zone)
     if len(newjob.name("schedule", name)) > LONGEST_NAME:
         raise InvalidInput(f'"{name[:20]}…" is too long for a schedule', f"use {LONGEST_NAME} characters at most")
     for field in NOT_FOR_A_SCHEDULE:
@@ -115,6 +117,13 @@ def make(
     return with_next(schedule, now)
 
 
+def in_place_of(old: Schedule, new: Schedule) -> Schedule:
+    """The new one, going on where the old one was: it stays paused, and if its moments are the same keeps count."""
+    same = (old.cron, old.every_ms, old.zone) == (new.cron, new.every_ms, new.zone)
+    kept = old if same else new
+    return replace(new, paused=old.paused, created_at=kept.created_at, next_at=kept.next_at)
+
+
 def with_next(schedule: Schedule, now: int) -> Schedule:
     """The same, with its next firing after this moment."""
     return replace(schedule, next_at=schedule.plan.after(now))
@@ -133,9 +142,9 @@ def due(schedule: Schedule, now: int) -> Due:
         return Due([], None, first)
     plan = schedule.plan
     if schedule.missed == "all":
-        moments = between(plan, first - 1, now, AT_ONCE)
+        moments = between(plan, first - 1, now, MADE_UP_AT_ONCE)
         return Due(moments, None, plan.after(moments[-1]) if moments else plan.after(now))
-    moments = between(plan, max(first, now - LATE) - 1, now, AT_ONCE)
+    moments = between(plan, max(first, now - LATE) - 1, now, MADE_UP_AT_ONCE)
     if schedule.missed == "latest" and not moments:
         moments = [_latest(plan, first, now)]
     given_up = first < now - LATE and first not in moments
@@ -144,12 +153,15 @@ def due(schedule: Schedule, now: int) -> Due:
 
 def _latest(plan: Plan, first: int, now: int) -> int:
     """The last firing until now; there is one, the first."""
-    back = LATE
-    while now - back > first:
-        back *= 4
-        if found := between(plan, max(now - back, first - 1), now, 10**9):
-            return found[-1]
-    return first
+    found, low, high = first, first, now
+    while low < high:  # there is none after `high`
+        middle = (low + high + 1) // 2
+        firing = plan.after(middle - 1)
+        if firing is not None and firing <= now:
+            found = low = firing
+        else:
+            high = middle - 1
+    return found
 
 
 def job_id(name: str, moment: int) -> str:

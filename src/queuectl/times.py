@@ -36,7 +36,11 @@ def in_zone(moment: int, zone: str) -> str:
     from datetime import UTC, datetime
     from zoneinfo import ZoneInfo
 
-    there = datetime.fromtimestamp(moment / 1000, UTC if zone == "UTC" else ZoneInfo(zone))
+    try:
+        tz = UTC if zone == "UTC" else ZoneInfo(zone)
+    except (LookupError, ValueError, OSError):  # a zone that this machine does not know
+        tz = UTC
+    there = datetime.fromtimestamp(moment / 1000, tz)
     return f"{there:%a %Y-%m-%d %H:%M:%S %Z}"
 
 

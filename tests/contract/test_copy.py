@@ -62,10 +62,8 @@ def full(open_target: OpenTarget, store: Store, hire: Hire, clock: Clock) -> Sto
     store.change_queue("mail", rate=10, rate_ms=3_600_000, no_retry_on="2 SIGKILL")
     store.change_queue("web", paused=True, at_once=3, per_key=2)
     for name, paused in (("hourly", False), ("often", True)):
-        made = store.schedules.make(
-            name, "0 * * * *", None, "Europe/Berlin", fields={"command": AWKWARD, "env": {"A": "b"}}
-        )
-        store.schedules.add(made)
+        fields = {"command": AWKWARD, "env": {"A": "b"}}
+        store.schedules.add(name, "0 * * * *", None, "Europe/Berlin", fields)
         store.schedules.trigger(name)
         store.schedules.pause([name], paused)
     store.cancel([job.id for job in store.views.jobs()])

@@ -141,7 +141,7 @@ class Crowd(RuleBasedStateMachine):
             self.running = [(worker, claim) for claim in worker.claim(99)]
             if not left:
                 return
-            assert self.running, [(job.id, job.state, job.held) for job in left]
+            assert self.running, [(job.id, job.state, job.parked) for job in left]
 
     # -- what must hold ----------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ JOB = Job(
     depends_on=(), unique_key=None, batch=None, key=None, key_limit=None, created_at=NOW, updated_at=NOW,
     started_at=None, finished_at=None, duration_ms=None, exit_code=None, signal=None, error=None, stdout=None,
     stderr=None, progress=None, message=None, result=None, log_path="/x.log", worker_id=None, run=0,
-    cancel_requested=False, log_host=None, held=False,
+    cancel_requested=False, log_host=None, parked=False,
 )  # fmt: skip
 IDLE = Worker(
     id="w1", pid=1, host="here", manager_pid=1, queues=(), concurrency=1, started_at=NOW, heartbeat_at=NOW,

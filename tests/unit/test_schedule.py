@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from queuectl import schedule
 from queuectl.cron import between
 from queuectl.errors import InvalidInput
-from queuectl.schedule import AT_ONCE, LATE, Schedule, due, job_id, make
+from queuectl.schedule import LATE, MADE_UP_AT_ONCE, Schedule, due, job_id, make
 
 NOW = 1_800_000_000_000
 MINUTE, HOUR = 60_000, 3_600_000
@@ -53,13 +53,13 @@ def test_one_that_was_missed_alone_is_the_latest() -> None:
 
 def test_all_of_very_many_come_in_parts_and_none_twice() -> None:
     waiting = a_schedule("* * * * *", missed="all")
-    now = NOW + (2 * AT_ONCE + 7) * MINUTE
+    now = NOW + (2 * MADE_UP_AT_ONCE + 7) * MINUTE
     seen: list[int] = []
     while (found := due(waiting, now)).moments:
-        assert len(found.moments) <= AT_ONCE
+        assert len(found.moments) <= MADE_UP_AT_ONCE
         seen += found.moments
         waiting = replace(waiting, next_at=found.next_at)
-    assert seen == [NOW + n * MINUTE for n in range(1, 2 * AT_ONCE + 8)]
+    assert seen == [NOW + n * MINUTE for n in range(1, 2 * MADE_UP_AT_ONCE + 8)]
 
 
 def test_the_latest_of_a_year_of_seconds_is_found_at_once() -> None:
@@ -69,6 +69,17 @@ def test_the_latest_of_a_year_of_seconds_is_found_at_once() -> None:
     assert found.moments[-1] == now
     assert len(found.moments) <= LATE // 1000 + 1
     assert found.dropped == asleep.next_at
+
+
+@pytest.mark.parametrize("when", ["* * * 1 1 *", "30 2 29 2 *", "0 0 1 1 *", "*/7 * * * *"])
+def test_the_latest_is_found_however_far_back_it_is(when: str) -> None:
+    one = make("s", when, None, "Europe/Berlin", JOB, NOW, missed="latest")
+    now = NOW + 5 * 365 * 24 * HOUR + 12_345_678
+    [*_, last] = due(one, now).moments
+    assert last <= now
+    following = one.plan.after(last)
+    assert following is not None
+    assert following > now
 
 
 @settings(deadline=None)
@@ -118,6 +129,7 @@ def test_an_interval_counts_from_its_beginning() -> None:
         ({"name": "a b"}, "schedule"),
         ({"name": "x" * 101}, "too long"),
         ({"zone": "Nowhere/Land"}, "zone"),
+        ({"zone": "Nowhere/Land", "when": None, "every": 60.0}, "zone"),
         ({"fields": {}}, "command"),
         ({"fields": {"command": "true", "run_at": "1h"}}, "run_at"),
         ({"fields": {"command": "true", "id": "x"}}, "id"),

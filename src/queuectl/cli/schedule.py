@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
@@ -10,7 +11,7 @@ from queuectl import newjob, times
 from queuectl.cli.app import json_option, jsonl_option, with_store
 from queuectl.cli.render import BOLD, ago, emit_json, emit_list, note, paint, say, table, visible
 from queuectl.cli.submit import environment, mention_missing_worker
-from queuectl.cron import Cron, firings
+from queuectl.cron import firings
 from queuectl.errors import InvalidInput
 from queuectl.schedule import Firing, Schedule
 from queuectl.store import Store
@@ -18,6 +19,17 @@ from queuectl.zone import local_zone
 
 SHOWN = 5
 QUOTED = "put it in quotes: queuectl schedule add nightly '30 2 * * *' -- ./backup.sh"
+
+OVERLAP = {
+    "skip": "no new job while the last one has not finished",
+    "queue": "a new job, whatever has become of the last one",
+}
+
+MISSED = {
+    "latest": "if no worker ran, only the last firing is made up for",
+    "all": "if no worker ran, all firings are made up for",
+    "skip": "if no worker ran, nothing is made up for",
+}
 
 
 @click.group("schedule")
@@ -46,7 +58,9 @@ def schedule_command() -> None:
 @click.option("--cwd", type=click.Path(), metavar="FOLDER", help="Where they run.")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable for their environment; repeatable.")
 @click.option("--tag", "tags", multiple=True, help="A word to find them by; repeatable.")
-@click.option("--key", help="Of the jobs with the same key only one runs at once.")
+@click.option("--key", help="Of the jobs with the same key only one runs at once, or as many as the queue says.")
+@click.option("--key-limit", type=int, metavar="N", help="So many of them may run beside each other.")
+@click.option("--unique", "unique_key", metavar="KEY", help="At most one unfinished job with this key.")
 @json_option
 @with_store
 def add(
@@ -70,16 +84,16 @@ def add(
     queuectl schedule add report @monthly --missed all -- ./report.sh
     """
     when, command = _split(words, every)
-    new = store.schedules.make(
+    new = store.schedules.add(
         name,
         when,
         None if every is None else times.parse_duration(every),
         zone or local_zone(),
-        fields=_fields(store, command, fields),
-        overlap=overlap,
-        missed=missed,
+        _fields(store, command, fields),
+        overlap,
+        missed,
+        replace,
     )
-    store.schedules.add(new, replace)
     if as_json:
         emit_json(_details(store, new))
         return
@@ -90,9 +104,14 @@ def add(
 
 def _split(words: tuple[str, ...], every: str | None) -> tuple[str | None, str]:
     """The cron expression, if it is not said how often, and the command."""
-    when, command = (None, words) if every is not None else (words[0] if words else "", words[1:])
-    if when is not None and when.count(" ") < 4 and not when.startswith("@"):
-        raise InvalidInput(f'"{when}" is no cron expression' if when else "say when, or how often", QUOTED)
+    first = words[0] if words else ""
+    if every is not None and len(words) > 1 and (first.startswith("@") or first.count(" ") >= 4):
+        raise InvalidInput(f'both --every and "{first}" are given', "keep one of them")
+    if every is None and not first:
+        raise InvalidInput("say when, or how often", "give a cron expression in quotes, or --every 10m")
+    if every is None and " " not in first and not first.startswith("@"):
+        raise InvalidInput(f'"{first}" is no cron expression', QUOTED)
+    when, command = (None, words) if every is not None else (first, words[1:])
     if not command:
         raise InvalidInput("there is no command to enqueue", "give it at the end, behind --")
     return when, command[0] if len(command) == 1 else newjob.quote(command)
@@ -104,13 +123,8 @@ def _fields(store: Store, command: str, given: dict[str, Any]) -> dict[str, Any]
         given[name] = None if given[name] is None else given[name].replace(",", " ").split()
     given["env"] = environment(given["env"])
     given["tags"] = list(given["tags"]) or None
-    fields = {"command": command, "cwd": store.engine.default_cwd(), **_said(given)}
-    job = newjob.from_fields(_said(fields))
-    return {**_said(fields), **({"cwd": job.cwd} if job.cwd else {})}
-
-
-def _said(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
+    given["cwd"] = store.engine.default_cwd() if given["cwd"] is None else os.path.abspath(given["cwd"])
+    return {"command": command, **{name: value for name, value in given.items() if value is not None}}
 
 
 @schedule_command.command("list")
@@ -129,7 +143,7 @@ def list_schedules(store: Store, as_json: bool, jsonl: bool) -> None:
     rows = [
         [
             one.name,
-            one.cron or f"every {times.span((one.every_ms or 0) / 1000)}",
+            one.cron or _when(one),
             one.zone if one.cron else "",
             "paused" if one.paused else _local(one, one.next_at) if one.next_at else "never",
             "" if last is None else f"{_what_of(last)}, {ago(last.at)}",
@@ -165,17 +179,6 @@ def show(store: Store, name: str, as_json: bool) -> None:
         say(paint("Last:", BOLD))
         rows = [[_local(found, one.moment), _what_of(one), one.job or "", one.reason or ""] for one in last]
         table(["Firing", "What became of it", "Job ID", "Why"], rows, stretch=("Why",))
-
-
-OVERLAP = {
-    "skip": "no new job while the last one has not finished",
-    "queue": "a new job, whatever has become of the last one",
-}
-MISSED = {
-    "latest": "if no worker ran, only the last firing is made up for",
-    "all": "if no worker ran, all firings are made up for",
-    "skip": "if no worker ran, nothing is made up for",
-}
 
 
 @schedule_command.command("remove")
@@ -222,11 +225,9 @@ def trigger(store: Store, name: str, quiet: bool) -> None:
 
 
 def _when(one: Schedule) -> str:
-    if one.every_ms is not None:
-        return f"every {times.span(one.every_ms / 1000)}"
-    plan = one.plan
-    assert isinstance(plan, Cron)
-    return f"{one.cron} ({plan.words[:1].lower()}{plan.words[1:]}), {one.zone}"
+    words = one.plan.words
+    words = words[:1].lower() + words[1:]
+    return words if one.cron is None else f"{one.cron} ({words}), {one.zone}"
 
 
 def _say_next(one: Schedule) -> None:

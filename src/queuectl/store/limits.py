@@ -2,10 +2,11 @@
 
 A queue with a limit is claimed from by one worker at a time (`tx.alone_with`), who counts what runs, or when the last
 runs started, and takes no more than there is room for. Whoever comes second does not wait: he looks at other queues
-and comes back. Jobs whose key has enough runs are put aside (`held`) when a claim comes upon them, so that nobody
-comes upon them twice; the end of a run with their key lets the next of them go.
+and comes back. Jobs whose key has enough runs are parked when a claim comes upon them, so that nobody comes upon them
+twice; the end of a run with their key lets the next of them go, in each queue: that is a look, the claim decides.
 
-Held jobs always have one with their key that runs or is ready: whatever takes that one away must call `follow`.
+A parked job always has one with its key that runs, or one that is ready in its own queue: whatever takes that one
+away must call `follow`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from queuectl.store import statements as sql
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from typing import Any
 
     from queuectl.model import Claim, Rules
@@ -22,47 +23,89 @@ if TYPE_CHECKING:
 
 SOON = 10  # milliseconds after which to look again at what another worker is claiming from
 CLOCK_WAS_SET = 60_000  # a start so far in the future was written by a clock that was wrong, then or now
-HELD_AT_ONCE = 1000
+PARKED_AT_ONCE = 1000
 LET_GO_BESIDES = 10  # jobs of one key can have limits of their own
-NO_LIMIT = 1_000_000
+STARTS_ON_RECORD = 1000  # of a higher rate they are counted in steps: never too early, and late by a thousandth
+NO_LIMIT = 1_000_000_000
 
 
-def rules(tx: Transaction) -> dict[str, Rules]:
-    """What is said of queues, by name; most are not mentioned."""
+# -- what is said of queues ------------------------------------------------------------------------------
+
+
+def rules(tx: Transaction, names: Collection[str]) -> dict[str, Rules]:
+    """What is said of these queues, by name; most are not mentioned."""
     from queuectl.model import Rules
 
-    return {row[0]: Rules(*row) for row in tx.rows(sql.RULES)}
+    return {row[0]: Rules.of(row) for row in tx.rows(sql.RULES_OF, {"names": list(names)})}
 
 
-def with_rules(claim: Claim, rules: Mapping[str, Rules]) -> Claim:
-    """The claim with what its queue says of retries, where the job says nothing itself."""
-    rule = rules.get(claim.queue)
-    if rule is None or not (rule.retry_on or rule.no_retry_on):
-        return claim
-    return claim._replace(retry_on=claim.retry_on or rule.retry_on, no_retry_on=claim.no_retry_on or rule.no_retry_on)
+def all_rules(tx: Transaction) -> dict[str, Rules]:
+    from queuectl.model import Rules
+
+    return {row[0]: Rules.of(row) for row in tx.rows(sql.RULES)}
+
+
+def change(tx: Transaction, name: str, **fields: Any) -> Rules:
+    """Say something else of a queue; what holds from now on."""
+    from queuectl.model import Rules
+
+    tx.run(sql.MENTION_QUEUE, {"name": name})
+    [row] = tx.rows(sql.LOCK_QUEUE, {"name": name})
+    new = Rules.of(row)._replace(**fields)
+    if new == Rules(name):
+        tx.run(sql.FORGET_QUEUE, {"name": name})
+    else:
+        tx.run(sql.SAY_OF_QUEUE, new._asdict())
+    if "per_key" in fields:  # what was put aside by the old limit is judged anew
+        tx.run(sql.LET_GO_ALL, {"queue": name})
+    return new
+
+
+def limit_of(said: Mapping[str, Rules], queue: str, own: int | None) -> int:
+    """How many jobs with the key of such a one may run at once."""
+    rule = said.get(queue)
+    return own or (rule and rule.per_key) or 1
+
+
+# -- claiming --------------------------------------------------------------------------------------------
 
 
 class Gate:
     """What may be claimed in one transaction."""
 
-    def __init__(self, tx: Transaction, rules: Mapping[str, Rules]) -> None:
+    def __init__(self, tx: Transaction, ruled: bool) -> None:
         self._tx = tx
-        self._rules = rules
+        self._ruled = ruled  # is anything said of any queue?
+        self._rules: dict[str, Rules] = {}
+        self._known: set[str] = set()
         self._room: dict[str, int] = {}  # in the queues that have a limit
+        self._free_at: dict[str, int] = {}  # when the rate of a queue lets another one start, if all the room is used
         self._full: set[tuple[str, str]] = set()  # keys that have enough runs, and the queues they were met in
         self.again_at: int | None = None
         """When there may be room again, or somebody else is done who was in our way."""
 
+    def come_back(self, moment: int) -> None:
+        """Have the worker look again then."""
+        self.again_at = moment if self.again_at is None else min(self.again_at, moment)
+
     def open_to(self, queues: Iterable[str], slots: int) -> dict[str, int]:
         """The queues from which jobs may be claimed, and how many at most."""
-        if not self._rules:
+        if not self._ruled:
             return dict.fromkeys(queues, slots)
-        return {name: room for name in queues if (room := min(slots, self._room_in(name, slots))) > 0}
+        queues = list(queues)
+        self._learn(queues)
+        return {name: room for name in queues if (room := min(slots, self._room_in(name))) > 0}
 
-    def _room_in(self, name: str, slots: int) -> int:
+    def _learn(self, queues: Iterable[str]) -> None:
+        new = set(queues) - self._known
+        if new and self._ruled:
+            self._known |= new
+            self._rules |= rules(self._tx, new)
+
+    def _room_in(self, name: str) -> int:
         rule = self._rules.get(name)
         if rule is None or not (rule.paused or rule.at_once or rule.rate):
-            return slots
+            return NO_LIMIT
         if rule.paused:
             return 0
         if name not in self._room:
@@ -79,22 +122,18 @@ class Gate:
         return int(rule.at_once - running)
 
     def _room_by_rate(self, rule: Rules) -> int:
-        if rule.rate is None or rule.rate_ms is None:
+        if rule.rate is None:
             return NO_LIMIT
-        tx, now = self._tx, self._tx.now
-        old = {"queue": rule.name, "before": now - rule.rate_ms, "beyond": now + CLOCK_WAS_SET}
-        tx.run(sql.FORGET_STARTS, old)
-        [(started, first, last)] = tx.rows(sql.STARTED_IN, {"queue": rule.name})
-        if started and last > now:  # a worker who began after us was faster: with an older moment we would be wrong
-            self.come_back(now + SOON)
+        self._tx.run(sql.FORGET_STARTS, _old_starts(self._tx, rule))
+        room, free_at, last = _by_rate(self._tx, rule)
+        now = _stamp(rule, self._tx.now)
+        if last > now:  # a worker who began after us was faster: with an older moment we would be wrong
+            self.come_back(self._tx.now + SOON if last - now < 1000 else last)
             return 0
-        if started >= rule.rate:
-            self.come_back(first + rule.rate_ms)
-        return int(rule.rate - (started or 0))
-
-    def come_back(self, moment: int) -> None:
-        """Have the worker look again then."""
-        self.again_at = moment if self.again_at is None else min(self.again_at, moment)
+        if room <= 0:
+            self.come_back(free_at)
+        self._free_at[rule.name] = free_at
+        return room
 
     def let_in(self, claims: Sequence[Claim]) -> list[Claim]:
         """Those that may run as far as their keys are concerned."""
@@ -119,50 +158,83 @@ class Gate:
                     self._full.add((claim.key, claim.queue))
         return admitted
 
-    def claimed(self, claims: Iterable[Claim]) -> bool:
-        """Count what was taken, and put aside what has to wait for its key: then it is worth while to look again."""
+    def count(self, claims: Iterable[Claim]) -> None:
+        """These were claimed: there is so much less room."""
         taken: dict[str, int] = {}
         for claim in claims:
             if claim.queue in self._room:
-                self._room[claim.queue] -= 1
                 taken[claim.queue] = taken.get(claim.queue, 0) + 1
         for name, n in taken.items():
-            if self._rules[name].rate:
-                self._tx.run(sql.COUNT_STARTS, {"queue": name, "now": self._tx.now, "n": n})
+            self._room[name] -= n
+            if name in self._free_at:
+                at = _stamp(self._rules[name], self._tx.now)
+                self._tx.run(sql.COUNT_STARTS, {"queue": name, "at": at, "n": n})
+                if self._room[name] <= 0:
+                    self.come_back(self._free_at[name])
+
+    def park(self) -> bool:
+        """Put aside what was met and has to wait for its key. Was there any? Then it is worth while to look again."""
         full, self._full = self._full, set()
         for key, queue in sorted(full):
-            self._tx.run(sql.HOLD, {"key": key, "queue": queue, "limit": HELD_AT_ONCE})
+            self._tx.run(sql.PARK, {"key": key, "queue": queue, "limit": PARKED_AT_ONCE})
         return bool(full)
 
+    # -- afterwards --------------------------------------------------------------------------------------
 
-def limit_of(rules: Mapping[str, Rules], queue: str, own: int | None) -> int:
-    """How many jobs with the key of such a one may run at once."""
-    rule = rules.get(queue)
-    return own or (rule and rule.per_key) or 1
+    def with_rules(self, claim: Claim) -> Claim:
+        """The claim with what its queue says of retries, where the job says nothing itself."""
+        self._learn([claim.queue])
+        rule = self._rules.get(claim.queue)
+        if rule is None or not (rule.retry_on or rule.no_retry_on):
+            return claim
+        return claim._replace(
+            retry_on=claim.retry_on or rule.retry_on, no_retry_on=claim.no_retry_on or rule.no_retry_on
+        )
+
+    def left_room(self, ended: Iterable[Claim], taken: Iterable[Claim]) -> bool:
+        """Did we make room in a queue with a limit that we do not use ourselves? Others should know."""
+        room: dict[str, int] = {}
+        for claim in ended:
+            room[claim.queue] = room.get(claim.queue, 0) + 1
+        for claim in taken:
+            room[claim.queue] = room.get(claim.queue, 0) - 1
+        self._learn(room)
+        return any(n > 0 and name in self._rules and self._rules[name].at_once for name, n in room.items())
+
+
+# -- rates -----------------------------------------------------------------------------------------------
 
 
 def free_at(tx: Transaction, rule: Rules) -> int | None:
     """When another run may start in a queue with a rate; None if that is now."""
-    if rule.rate is None or rule.rate_ms is None:
+    if rule.rate is None:
         return None
-    left = rule.rate
-    starts = tx.rows(sql.STARTS_SINCE, {"queue": rule.name, "since": tx.now - rule.rate_ms})
-    for at, n in reversed(starts):
-        left -= n
-        if left <= 0:
-            return int(at + rule.rate_ms)
-    return None
+    room, free_at, _ = _by_rate(tx, rule)
+    return free_at if room <= 0 else None
 
 
-def left_room(rules: Mapping[str, Rules], ended: Iterable[Claim], taken: Iterable[Claim]) -> bool:
-    """Did we make room in a queue with a limit that we do not use ourselves? Others should know."""
-    room: dict[str, int] = {}
-    for claims, step in ((ended, 1), (taken, -1)):
-        for claim in claims:
-            rule = rules.get(claim.queue)
-            if rule and rule.at_once:
-                room[claim.queue] = room.get(claim.queue, 0) + step
-    return any(n > 0 for n in room.values())
+def _by_rate(tx: Transaction, rule: Rules) -> tuple[int, int, int]:
+    """How many runs may start now; when another one may, once so many have; and the last start."""
+    assert rule.rate is not None
+    assert rule.rate_ms is not None
+    [(started, first, last)] = tx.rows(sql.STARTS_IN, {"queue": rule.name, **_old_starts(tx, rule)})
+    return int(rule.rate - started), (tx.now if first is None else first) + rule.rate_ms, last or 0
+
+
+def _old_starts(tx: Transaction, rule: Rules) -> Params:
+    assert rule.rate_ms is not None
+    return {"queue": rule.name, "before": tx.now - rule.rate_ms, "beyond": tx.now + CLOCK_WAS_SET}
+
+
+def _stamp(rule: Rules, now: int) -> int:
+    """The moment that a start is put down under: now, or of a high rate the end of the step that goes on."""
+    assert rule.rate is not None
+    assert rule.rate_ms is not None
+    step = 1 if rule.rate <= STARTS_ON_RECORD else max(1, rule.rate_ms // STARTS_ON_RECORD)
+    return -(-now // step) * step
+
+
+# -- keys ------------------------------------------------------------------------------------------------
 
 
 def lock_keys(tx: Transaction, keys: Iterable[str | None]) -> None:
@@ -175,35 +247,26 @@ def lock_keys(tx: Transaction, keys: Iterable[str | None]) -> None:
 def follow(tx: Transaction, keys: Iterable[str | None]) -> bool:
     """Runs with these keys have ended, or jobs will not run that were about to: let go of as many as may run now that
     were put aside. Are there any?"""
-    named = [key for key in keys if key is not None]
-    if not named:
+    ended: dict[str, int] = {}
+    for key in keys:
+        if key is not None:
+            ended[key] = ended.get(key, 0) + 1
+    if not ended:
         return False
-    lock_keys(tx, named)
-    said = rules(tx)
+    lock_keys(tx, ended)
+    running: dict[str, int] = dict(tx.rows(sql.RUNNING_WITH, {"keys": sorted(ended)}))
     gone: list[Params] = []
-    running: dict[str, int] = dict(tx.rows(sql.RUNNING_WITH, {"keys": sorted(set(named))}))
-    for key in sorted(set(named)):
-        busy = running.get(key, 0)
-        for seq, queue, own in tx.rows(sql.HELD_WITH, {"key": key, "limit": named.count(key) + LET_GO_BESIDES}):
-            if busy >= limit_of(said, queue, own):
-                break
-            busy += 1
-            gone.append({"seq": seq})
+    for key in sorted(ended):
+        queues = [queue for (queue,) in tx.rows(sql.PARKED_QUEUES, {"key": key})]
+        said = rules(tx, queues) if queues else {}
+        for queue in queues:
+            # Each queue for itself: the first of one may have to wait, and must not keep those of others.
+            busy = running.get(key, 0)
+            most = ended[key] + LET_GO_BESIDES
+            for seq, own in tx.rows(sql.PARKED_WITH, {"key": key, "queue": queue, "limit": most}):
+                if busy >= limit_of(said, queue, own):
+                    break
+                busy += 1
+                gone.append({"seq": seq})
     tx.each(sql.LET_GO, gone)
     return bool(gone)
-
-
-def change(tx: Transaction, name: str, **fields: Any) -> Rules:
-    """Say something else of a queue; what holds from now on."""
-    from queuectl.model import Rules
-
-    tx.run(sql.MENTION_QUEUE, {"name": name})
-    [row] = tx.rows(sql.LOCK_QUEUE, {"name": name})
-    rules = Rules(*row)._replace(**fields)
-    if rules == Rules(name):
-        tx.run(sql.FORGET_QUEUE, {"name": name})
-    else:
-        tx.run(sql.SAY_OF_QUEUE, rules._asdict())
-    if "per_key" in fields:  # what was put aside by the old limit is judged anew
-        tx.run(sql.LET_GO_ALL, {"queue": name})
-    return rules

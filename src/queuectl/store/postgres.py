@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import time
+import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from types import TracebackType
 
@@ -396,8 +397,10 @@ class PostgresTransaction:
             self._db.execute(CONTINUE_SEQ)
 
     def alone_with(self, names: Sequence[str], patiently: bool = False) -> Collection[str]:
-        things = {"names": list(names), "here": self._engine.identity}
-        return {name for (name,) in self.rows(WAIT_FOR if patiently else TRY_FOR, things)}
+        stripes = {name: zlib.crc32(name.encode()) % STRIPES for name in names}
+        wanted = {"stripes": sorted(set(stripes.values())), "here": self._engine.identity}
+        mine = {stripe for (stripe,) in self.rows(WAIT_FOR if patiently else TRY_FOR, wanted)}
+        return {name for name, stripe in stripes.items() if stripe in mine}
 
     def alone(self, tables: Iterable[str]) -> None:
         names = sql.SQL(", ").join(map(sql.Identifier, tables))
@@ -407,14 +410,16 @@ class PostgresTransaction:
 NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, version FROM meta"
 TAKE_YOUR_TIME = "SET LOCAL idle_in_transaction_session_timeout TO 0; "  # whoever only reads keeps nobody waiting
 TRY_ALONE = "SELECT pg_try_advisory_xact_lock(hashtext(:what))"
-# In their order, so that nobody waits for somebody who waits for him.
+# A lock for each name would fill the server's table of locks: names share some. In their order, so that nobody waits
+# for somebody who waits for him.
+STRIPES = 512
 WAIT_FOR = """
-SELECT name FROM unnest(CAST(:names AS TEXT[])) AS wanted (name)
- WHERE pg_advisory_xact_lock(hashtextextended(:here || name, 0)) IS NOT NULL
+SELECT stripe FROM unnest(CAST(:stripes AS INTEGER[])) AS wanted (stripe)
+ WHERE pg_advisory_xact_lock(hashtext(:here), stripe) IS NOT NULL
 """
 TRY_FOR = """
-SELECT name FROM unnest(CAST(:names AS TEXT[])) AS wanted (name)
- WHERE pg_try_advisory_xact_lock(hashtextextended(:here || name, 0))
+SELECT stripe FROM unnest(CAST(:stripes AS INTEGER[])) AS wanted (stripe)
+ WHERE pg_try_advisory_xact_lock(hashtext(:here), stripe)
 """
 # After rows that brought their own. Never backwards: a number that was given out is not given out again.
 CONTINUE_SEQ = """

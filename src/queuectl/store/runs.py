@@ -22,9 +22,22 @@ def settle(
     tx: Transaction,
     worker: str,
     ended: Sequence[tuple[Claim, Settlement, Report]],
-    cancels: Collection[tuple[int, int]] = (),
+    cancels: Collection[tuple[int, int]],
 ) -> tuple[list[Params], list[Claim]]:
-    """End runs; the rows that say how, and the runs that were refused, because their jobs have moved on."""
+    """End runs, with what they have said last; the rows that say how, and the runs that were refused, because their
+    jobs have moved on."""
+    settled, refused = _settle(tx, worker, ended, cancels)
+    if said := [row for row in settled if row["report"]]:
+        tx.each(sql.REPORT, said)
+    return settled, refused
+
+
+def _settle(
+    tx: Transaction,
+    worker: str,
+    ended: Sequence[tuple[Claim, Settlement, Report]],
+    cancels: Collection[tuple[int, int]],
+) -> tuple[list[Params], list[Claim]]:
     ended = sorted(ended, key=lambda run: run[0].seq)  # the order in which others lock jobs, too
     rows: list[Params] = [_end(tx.now, worker, *run, cancelled=(run[0].seq, run[0].run) in cancels) for run in ended]
     missed = {row["seq"] for row in tx.missed(sql.SETTLE, rows)}
@@ -106,7 +119,8 @@ def claim(
         if new:
             tx.each(sql.CLAIM, [{"seq": claim.seq, "run": claim.run, **by} for claim in new])
             claims += new
-        if not gate.claimed(new) or len(claims) == slots:
+        gate.count(new)
+        if not gate.park() or len(claims) == slots:
             return claims
     gate.come_back(tx.now)
     return claims

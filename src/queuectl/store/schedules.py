@@ -4,7 +4,7 @@ them can write, in the transaction that enqueues its job."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from queuectl.store.engine import Row, Transaction
     from queuectl.store.store import Store
 
-AT_ONCE = 100  # schedules that one transaction fires
+AT_ONCE = 200  # firings in one transaction, or hardly more
 KEPT = 100  # firings of a schedule that are remembered
 
 
@@ -30,71 +30,94 @@ class Schedules:
 
     # -- the worker's side -------------------------------------------------------------------------------
 
-    def fire(self) -> bool:
-        """Enqueue what schedules want by now; did any fire? What another worker is firing just now is left to it."""
-        fired = False
+    def fire(self) -> tuple[bool, list[str]]:
+        """Enqueue what schedules want by now; did any fire, and what is wrong with those that cannot? What another
+        worker is firing just now is left to it, and what is too much for one transaction to the next."""
+        fired, problems = 0, []
         with self._engine.write() as tx:
             for row in tx.rows(sql.LOCK_DUE, {"now": tx.now, "limit": AT_ONCE}):
-                self._fire(tx, _schedule(row))
-                fired = True
+                one = _schedule(row)
+                try:
+                    due = schedule.due(one, tx.now)
+                except InvalidInput as error:  # a zone that only this machine does not know: others may
+                    problems.append(f"schedule {one.name}: {error}")
+                    continue
+                self._fire(tx, one, due)
+                fired += 1 + len(due.moments)
+                if fired >= AT_ONCE:
+                    break
         if fired:
             self._engine.announce()
-        return fired
+        return fired > 0, problems
 
-    def _fire(self, tx: Transaction, due: Schedule) -> None:
-        try:
-            now = schedule.due(due, tx.now)
-        except InvalidInput as error:  # a zone that this machine does not know: do not try again at once
-            self._record(tx, due.name, Firing(tx.now, tx.now, "skipped", None, str(error)))
-            tx.run(sql.SET_NEXT, {"name": due.name, "next_at": tx.now + schedule.LATE})
-            return
-        if now.dropped is not None:
-            self._record(tx, due.name, Firing(now.dropped, tx.now, "missed", None, "no worker was running then"))
-        for moment in now.moments:
-            self._record(tx, due.name, self._enqueue(tx, due, moment))
-        tx.run(sql.SET_NEXT, {"name": due.name, "next_at": now.next_at})
-        tx.run(sql.FORGET_FIRINGS, {"name": due.name, "kept": KEPT})
+    def _fire(self, tx: Transaction, one: Schedule, due: schedule.Due) -> None:
+        if due.dropped is not None and self._take(tx, one, due.dropped):
+            self._record(tx, one, due.dropped, "missed", reason="nobody was there to fire it in time")
+        for moment in due.moments:
+            if self._take(tx, one, moment):
+                self._enqueue(tx, one, moment)
+        tx.run(sql.SET_NEXT, {"name": one.name, "next_at": due.next_at})
+        tx.run(sql.FORGET_FIRINGS, {"name": one.name, "kept": KEPT})
 
-    def _enqueue(self, tx: Transaction, due: Schedule, moment: int) -> Firing:
-        id = schedule.job_id(due.name, moment)
-        running = tx.rows(sql.UNFINISHED_FIRING, {"name": due.name}) if due.overlap == "skip" else []
+    def _take(self, tx: Transaction, one: Schedule, moment: int, n: int = 0) -> bool:
+        """Whoever has written its row has the firing."""
+        return bool(tx.run(sql.TAKE_FIRING, {"schedule": one.name, "moment": moment, "n": n, "now": tx.now}))
+
+    def _enqueue(self, tx: Transaction, one: Schedule, moment: int) -> None:
+        id = schedule.job_id(one.name, moment)
+        running = tx.rows(sql.UNFINISHED_FIRING, {"name": one.name}) if one.overlap == "skip" else []
         if running:
             [(earlier, state)] = running
-            return Firing(moment, tx.now, "skipped", None, f'its job "{earlier}" is still {state}')
+            return self._record(tx, one, moment, "skipped", reason=f'its job "{earlier}" is still {state}')
         if tx.rows(sql.STATES_OF, {"ids": [id]}):
-            return Firing(moment, tx.now, "skipped", None, f'there is a job "{id}" already')
+            return self._record(tx, one, moment, "skipped", reason=f'there is a job "{id}" already')
         try:
-            left_out = self._store.insert(tx, [newjob.from_fields(schedule.fields_of(due, moment))], [id])
-        except Duplicate:  # somebody took its key in this very moment
+            left_out = self._store.insert(tx, [newjob.from_fields(schedule.fields_of(one, moment))], [id])
+        except Duplicate:  # somebody took its unique key in this very moment: all of it again
             raise
-        except (InvalidInput, Conflict) as error:  # a key that another job has, say; nothing was written yet
-            return Firing(moment, tx.now, "skipped", None, str(error))
+        except (InvalidInput, Conflict) as error:  # nothing was written yet
+            return self._record(tx, one, moment, "skipped", reason=str(error))
         if left_out:
-            return Firing(moment, tx.now, "skipped", None, f'job "{left_out[0]}" has its key')
-        return Firing(moment, tx.now, "enqueued", id, None)
+            return self._record(tx, one, moment, "skipped", reason=f'job "{left_out[0]}" has its unique key')
+        return self._record(tx, one, moment, "enqueued", job=id)
 
-    def _record(self, tx: Transaction, name: str, firing: Firing) -> None:
-        row = firing._asdict()
-        del row["job_state"]
-        tx.run(sql.RECORD_FIRING, {"schedule": name, **row})
+    def _record(
+        self,
+        tx: Transaction,
+        one: Schedule,
+        moment: int,
+        outcome: str,
+        job: str | None = None,
+        reason: str | None = None,
+        n: int = 0,
+    ) -> None:
+        row = {"schedule": one.name, "moment": moment, "n": n, "outcome": outcome, "job": job, "reason": reason}
+        tx.run(sql.RECORD_FIRING, row)
 
     # -- the operator's side -----------------------------------------------------------------------------
 
-    def add(self, new: Schedule, replace_it: bool = False) -> Schedule:
-        """Keep a schedule; refused if there is one of this name, unless it is to be replaced."""
+    def add(
+        self,
+        name: str,
+        when: str | None,
+        every: float | None,
+        zone: str,
+        fields: Mapping[str, Any],
+        overlap: str | None = None,
+        missed: str | None = None,
+        replace_it: bool = False,
+    ) -> Schedule:
+        """Make a schedule that begins now; refused if there is one of this name, unless it is to be replaced."""
         with self._engine.write() as tx:
-            if replace_it:
-                tx.run(sql.REMOVE_SCHEDULE, {"name": new.name})
-            if not tx.run(sql.ADD_SCHEDULE, _row(new)):
-                hint = "choose another name, or give --replace"
-                raise Conflict(f'there is a schedule "{new.name}" already', hint)
+            new = schedule.make(name, when, every, zone, fields, tx.now, overlap, missed)
+            there = tx.rows(sql.LOCK_SCHEDULE, {"name": name})
+            if there and not replace_it:
+                raise Conflict(f'there is a schedule "{name}" already', "choose another name, or give --replace")
+            if there:
+                new = schedule.in_place_of(_schedule(there[0]), new)
+            tx.run(sql.REPLACE_SCHEDULE if there else sql.ADD_SCHEDULE, _row(new))
         self._engine.announce()
         return new
-
-    def make(self, name: str, when: str | None, every: float | None, zone: str, **rest: Any) -> Schedule:
-        """A new schedule, which begins now by the database's clock."""
-        with self._engine.read() as tx:
-            return schedule.make(name, when, every, zone, now=tx.now, **rest)
 
     def remove(self, names: Sequence[str]) -> None:
         """Forget these schedules; their jobs stay."""
@@ -121,15 +144,14 @@ class Schedules:
         """Enqueue a schedule's job now, whatever the time and whatever runs; the job's id."""
         with self._engine.write() as tx:
             found = self._locked(tx, name)
-            [(taken,)] = tx.rows(sql.LAST_MOMENT, {"name": name, "now": tx.now})
-            moment = tx.now if taken is None else taken + 1
+            [(last,)] = tx.rows(sql.LAST_TRIGGER, {"name": name, "now": tx.now})
             id = newjob.new_id()
-            left_out = self._store.insert(tx, [newjob.from_fields(schedule.fields_of(found, moment))], [id])
+            left_out = self._store.insert(tx, [newjob.from_fields(schedule.fields_of(found, tx.now))], [id])
             if left_out:
-                raise Conflict(
-                    f'job "{left_out[0]}" has the key of its jobs', f"wait for it: queuectl wait {left_out[0]}"
-                )
-            self._record(tx, name, Firing(moment, tx.now, "triggered", id, None))
+                hint = f"wait for it: queuectl wait {left_out[0]}"
+                raise Conflict(f'job "{left_out[0]}" has the unique key of its jobs', hint)
+            self._take(tx, found, tx.now, last + 1)
+            self._record(tx, found, tx.now, "triggered", id, n=last + 1)
         self._engine.announce()
         return id
 

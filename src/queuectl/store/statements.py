@@ -25,6 +25,11 @@ SELECT unique_key, id, seq, state, run, key FROM jobs
  ORDER BY seq {for_update}
 """
 
+KEYS_OF_HOLDERS = """
+SELECT key FROM jobs
+ WHERE unique_key {among:keys} AND unique_key IS NOT NULL AND finished_at IS NULL AND key IS NOT NULL
+"""
+
 # Whether somebody else has taken the key of a finished job.
 KEY_TAKEN = """
 SELECT jobs.id, jobs.unique_key, others.id
@@ -46,14 +51,14 @@ SELECT parents.seq, children.seq, {each:condition}, {each:state}
 PROMOTE_DUE = """
 WITH due AS MATERIALIZED (
   SELECT seq FROM jobs
-   WHERE state IN ('pending', 'failed') AND NOT ready AND NOT held AND run_at <= :now
+   WHERE state IN ('pending', 'failed') AND NOT ready AND NOT parked AND run_at <= :now
    ORDER BY run_at
    LIMIT :limit {skip_locked}
 )
 UPDATE jobs SET ready = TRUE WHERE seq IN (SELECT seq FROM due)
 """
 
-NEXT_DUE = "SELECT min(run_at) FROM jobs WHERE state IN ('pending', 'failed') AND NOT ready AND NOT held"
+NEXT_DUE = "SELECT min(run_at) FROM jobs WHERE state IN ('pending', 'failed') AND NOT ready AND NOT parked"
 
 # Hops from queue to queue along the index: costs as many look-ups as there are queues, however many jobs wait.
 READY_QUEUES = """
@@ -87,6 +92,8 @@ UPDATE jobs
 
 RULES = "SELECT name, paused, at_once, per_key, rate, rate_ms, retry_on, no_retry_on FROM queues"
 
+RULES_OF = RULES + " WHERE name {among:names}"
+
 RUNNING_IN = "SELECT count(*) FROM jobs WHERE state = 'processing' AND queue = :queue"
 
 RUNNING_HERE = "SELECT id FROM jobs WHERE state = 'processing' AND queue = :queue ORDER BY started_at, seq"
@@ -97,12 +104,12 @@ SELECT id FROM jobs WHERE state = 'processing' AND key = :key AND key IS NOT NUL
 
 FORGET_STARTS = "DELETE FROM starts WHERE queue = :queue AND (at <= :before OR at > :beyond)"
 
-STARTED_IN = "SELECT COALESCE(sum(n), 0), min(at), max(at) FROM starts WHERE queue = :queue"
-
-STARTS_SINCE = "SELECT at, n FROM starts WHERE queue = :queue AND at > :since ORDER BY at"
+STARTS_IN = """
+SELECT COALESCE(sum(n), 0), min(at), max(at) FROM starts WHERE queue = :queue AND at > :before AND at <= :beyond
+"""
 
 COUNT_STARTS = """
-INSERT INTO starts (queue, at, n) VALUES (:queue, :now, :n)
+INSERT INTO starts (queue, at, n) VALUES (:queue, :at, :n)
     ON CONFLICT (queue, at) DO UPDATE SET n = starts.n + excluded.n
 """
 
@@ -112,26 +119,37 @@ SELECT key, count(*) FROM jobs
  GROUP BY key
 """
 
-HOLD = """
+PARK = """
 WITH waiting AS MATERIALIZED (
   SELECT seq FROM jobs
    WHERE ready AND key = :key AND key IS NOT NULL AND queue = :queue
    ORDER BY priority DESC, seq
    LIMIT :limit {skip_locked}
 )
-UPDATE jobs SET ready = FALSE, held = TRUE WHERE seq IN (SELECT seq FROM waiting)
+UPDATE jobs SET ready = FALSE, parked = TRUE WHERE seq IN (SELECT seq FROM waiting)
 """
 
-HELD_WITH = """
-SELECT seq, queue, key_limit FROM jobs
- WHERE held AND key = :key
+# Hops from queue to queue, as READY_QUEUES does.
+PARKED_QUEUES = """
+WITH RECURSIVE found (queue) AS (
+  SELECT min(queue) FROM jobs WHERE parked AND key = :key
+   UNION ALL
+  SELECT (SELECT min(queue) FROM jobs WHERE parked AND key = :key AND queue > found.queue)
+    FROM found WHERE queue IS NOT NULL
+)
+SELECT queue FROM found WHERE queue IS NOT NULL
+"""
+
+PARKED_WITH = """
+SELECT seq, key_limit FROM jobs
+ WHERE parked AND key = :key AND queue = :queue
  ORDER BY priority DESC, seq
  LIMIT :limit {for_update}
 """
 
-LET_GO = "UPDATE jobs SET ready = TRUE, held = FALSE {from_each} WHERE jobs.seq = {each:seq} AND held"
+LET_GO = "UPDATE jobs SET ready = TRUE, parked = FALSE {from_each} WHERE jobs.seq = {each:seq} AND parked"
 
-LET_GO_ALL = "UPDATE jobs SET ready = TRUE, held = FALSE WHERE held AND queue = :queue"
+LET_GO_ALL = "UPDATE jobs SET ready = TRUE, parked = FALSE WHERE parked AND queue = :queue"
 
 MENTION_QUEUE = "INSERT INTO queues (name) VALUES (:name) ON CONFLICT (name) DO NOTHING"
 
@@ -280,7 +298,7 @@ SELECT seq, key FROM jobs
 
 CANCEL_REST = """
 UPDATE jobs
-   SET state = 'cancelled', ready = FALSE, held = FALSE, updated_at = :now, finished_at = :now, error = {each:error}
+   SET state = 'cancelled', ready = FALSE, parked = FALSE, updated_at = :now, finished_at = :now, error = {each:error}
 {from_each}
  WHERE jobs.seq = {each:seq} AND jobs.state IN ('pending', 'failed', 'blocked')
 """
@@ -314,37 +332,49 @@ SELECT jobs.id, jobs.state FROM firings JOIN jobs ON jobs.id = firings.job
  ORDER BY moment DESC LIMIT 1
 """
 
+# Whoever writes the row has the firing. `n` is 0 for those of the clock, and counts those that people ask for.
+TAKE_FIRING = """
+INSERT INTO firings (schedule, moment, n, at, outcome)
+VALUES (:schedule, :moment, :n, :now, 'skipped')
+    ON CONFLICT (schedule, moment, n) DO NOTHING
+"""
+
 RECORD_FIRING = """
-INSERT INTO firings (schedule, moment, at, outcome, job, reason)
-VALUES (:schedule, :moment, :at, :outcome, :job, :reason)
+UPDATE firings SET outcome = :outcome, job = :job, reason = :reason
+ WHERE schedule = :schedule AND moment = :moment AND n = :n
 """
 
 SET_NEXT = "UPDATE schedules SET next_at = :next_at WHERE name = :name"
 
+# Not those whose jobs have not finished: they tell that the next one must wait.
 FORGET_FIRINGS = """
 DELETE FROM firings
  WHERE schedule = :name
    AND moment < (SELECT min(moment) FROM (SELECT moment FROM firings WHERE schedule = :name
                                            ORDER BY moment DESC LIMIT :kept) AS newest)
+   AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.id = firings.job AND jobs.finished_at IS NULL)
 """
 
 ADD_SCHEDULE = f"""
 INSERT INTO schedules ({", ".join(SCHEDULE_FIELDS)})
 VALUES ({", ".join(f":{field}" for field in SCHEDULE_FIELDS)})
-    ON CONFLICT (name) DO NOTHING
+"""
+
+REPLACE_SCHEDULE = f"""
+UPDATE schedules SET {", ".join(f"{field} = :{field}" for field in SCHEDULE_FIELDS[1:])} WHERE name = :name
 """
 
 REMOVE_SCHEDULE = "DELETE FROM schedules WHERE name = :name"
 
 PAUSE_SCHEDULE = "UPDATE schedules SET paused = :paused, next_at = :next_at WHERE name = :name"
 
-LAST_MOMENT = "SELECT max(moment) FROM firings WHERE schedule = :name AND moment >= :now"
+LAST_TRIGGER = "SELECT COALESCE(max(n), 0) FROM firings WHERE schedule = :name AND moment = :now"
 
 LAST_FIRINGS = """
 SELECT moment, at, outcome, job, reason, (SELECT state FROM jobs WHERE jobs.id = firings.job)
   FROM firings
  WHERE schedule = :name
- ORDER BY moment DESC LIMIT :limit
+ ORDER BY moment DESC, n DESC LIMIT :limit
 """
 
 # -- workers ---------------------------------------------------------------------------------------------
@@ -420,7 +450,7 @@ KEYS_OF = "SELECT key FROM jobs WHERE id {among:ids} AND key IS NOT NULL"
 
 CANCEL_WAITING = """
 UPDATE jobs
-   SET state = 'cancelled', ready = FALSE, held = FALSE, updated_at = :now, finished_at = :now, error = 'cancelled'
+   SET state = 'cancelled', ready = FALSE, parked = FALSE, updated_at = :now, finished_at = :now, error = 'cancelled'
  WHERE seq = :seq AND run = :run AND state IN ('pending', 'failed', 'blocked')
 """
 
@@ -473,7 +503,7 @@ JOB_FIELDS = (
     "id", "command", "queue", "state", "priority", "attempts", "crashes", "snoozes", "max_retries", "backoff_base",
     "retry_on", "no_retry_on", "timeout_seconds", "run_at", "cwd", "env", "created_at", "updated_at", "started_at",
     "finished_at", "duration_ms", "exit_code", "signal", "error", "stdout", "stderr", "worker_id", "run",
-    "cancel_requested", "log_place", "unique_key", "batch", "key", "key_limit", "held", "tags", "depends_on",
+    "cancel_requested", "log_place", "unique_key", "batch", "key", "key_limit", "parked", "tags", "depends_on",
     "report",
 )  # fmt: skip
 _OWN_FIELDS = JOB_FIELDS[:-3]
@@ -523,7 +553,7 @@ SELECT jobs.id, jobs.state, condition, dependencies.state FROM dependencies JOIN
 ANY_DUE = """
 SELECT 1 WHERE EXISTS (SELECT 1 FROM jobs WHERE ready)
             OR EXISTS (SELECT 1 FROM jobs
-                        WHERE state IN ('pending', 'failed') AND NOT ready AND NOT held AND run_at <= :now)
+                        WHERE state IN ('pending', 'failed') AND NOT ready AND NOT parked AND run_at <= :now)
 """
 
 UNFINISHED = """
@@ -588,7 +618,7 @@ COPIED: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
     "queues": ({"name": ""}, ("paused", "at_once", "per_key", "rate", "rate_ms", "retry_on", "no_retry_on")),
     "starts": ({"queue": "", "at": 0}, ("n",)),
     "schedules": ({"name": ""}, SCHEDULE_FIELDS[1:]),
-    "firings": ({"schedule": "", "moment": 0}, ("at", "outcome", "job", "reason")),
+    "firings": ({"schedule": "", "moment": 0, "n": -1}, ("at", "outcome", "job", "reason")),
     "config": ({"key": ""}, ("value",)),
 }  # fmt: skip
 

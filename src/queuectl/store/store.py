@@ -228,10 +228,8 @@ class Store:
             limits.lock_keys(tx, (claim.key for claim, _, _ in ended))
             cancels = {(int(seq), int(run)) for seq, _, run in _pairs(cancelled, ":")}
             settled, refused = runs.settle(tx, worker, ended, cancels)
-            if said := [row for row in settled if row["report"]]:
-                tx.each(sql.REPORT, said)
             released = runs.follow(tx, settled, ended)
-            rules = limits.rules(tx) if ruled else {}
+            gate = limits.Gate(tx, bool(ruled))
             claims: list[Claim] = []
             if running is not None and news:
                 held = tx.rows(sql.HELD_BY, {"worker": worker})
@@ -242,12 +240,11 @@ class Store:
                 if due is not None and due <= tx.now:
                     tx.run(sql.PROMOTE_DUE, {"now": tx.now, "limit": PROMOTED_AT_ONCE})
                     due = tx.rows(sql.NEXT_DUE)[0][0]
-                gate = limits.Gate(tx, rules)
                 claims += runs.claim(tx, worker, slots - len(claims), turns, gate, self.engine.log_place)
                 due = min((moment for moment in (due, gate.again_at) if moment is not None), default=None)
-            if rules:
-                claims = [limits.with_rules(claim, rules) for claim in claims]
-                released |= limits.left_room(rules, [claim for claim, _, _ in ended], claims)
+            if ruled:
+                claims = [gate.with_rules(claim) for claim in claims]
+                released |= gate.left_room([claim for claim, _, _ in ended], claims)
             tick = Tick(
                 claims=claims,
                 refused=refused,
@@ -306,6 +303,7 @@ class Store:
         lost, cancels, order = [], set(), None
         with self.engine.write() as tx:
             config = self._config(tx)
+            limits.lock_keys(tx, (Claim(*row[:-1]).key for row in tx.rows(sql.HELD_BY, {"worker": worker})))
             for stop, *holder in tx.rows(sql.LOCK_WORKER, {"id": worker}):
                 order = stop
                 if self.engine.is_alive(tuple(holder), tx.now):

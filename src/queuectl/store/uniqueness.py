@@ -37,7 +37,10 @@ def decide(tx: Transaction, jobs: Sequence[NewJob], ids: Sequence[str]) -> dict[
     keys = {index: job.unique_key for index, job in enumerate(jobs) if job.unique_key}
     if not keys:
         return {}
-    held = {row[0]: Keyholder(*row) for row in tx.rows(sql.LOCK_KEYS, {"keys": sorted(set(keys.values()))})}
+    wanted = {"keys": sorted(set(keys.values()))}
+    if any(job.on_duplicate == "replace" for job in jobs):
+        limits.lock_keys(tx, (key for (key,) in tx.rows(sql.KEYS_OF_HOLDERS, wanted)))
+    held = {row[0]: Keyholder(*row) for row in tx.rows(sql.LOCK_KEYS, wanted)}
     left_out: dict[int, str] = {}
     mine: dict[str, str] = {}
     for index, key in keys.items():

@@ -205,7 +205,7 @@ class Views:
         fields["depends_on"] = tuple(
             (id, condition) for id, _, condition in (link.partition(" ") for link in links) if id
         )
-        for flag in ("cancel_requested", "held"):
+        for flag in ("cancel_requested", "parked"):
             fields[flag] = bool(fields[flag])
         fields |= results.loaded(fields.pop("report"))
         place = fields.pop("log_place") or self._engine.log_place or f":{self._engine.log_dir}"
@@ -229,7 +229,7 @@ class Views:
     def queues(self) -> list[Queue]:
         """All that have or had jobs, or of which something is said."""
         with self._engine.read() as tx:
-            counts, rules = tx.rows(sql.COUNTS), limits.rules(tx)
+            counts, rules = tx.rows(sql.COUNTS), limits.all_rules(tx)
         found = {name: {str(state): 0 for state in State} for name in sorted({row[0] for row in counts} | set(rules))}
         for name, state, n in counts:
             found[name][state] += int(n)
@@ -242,7 +242,7 @@ class Views:
     def obstacles(self, job: Job) -> Obstacles:
         """What the limits of its queue and of its key have to say to a job that waits."""
         with self._engine.read() as tx:
-            rules = limits.rules(tx)
+            rules = limits.rules(tx, [job.queue])
             rule = rules.get(job.queue, Rules(job.queue))
             by_queue = tx.rows(sql.RUNNING_HERE, {"queue": job.queue}) if rule.at_once else []
             by_key = tx.rows(sql.RUNNING_OF_KEY, {"key": job.key}) if job.key else []

@@ -106,6 +106,7 @@ class Worker:
         self._in_doubt = False  # the last exchange failed: nobody knows if it happened
         self._line: Line | None = None
         self._store_trouble = ""
+        self._schedule_troubles: set[str] = set()
         self._listen()
         self._store = self._patiently(self._open_store)
         self._config = self._patiently(self._store.config)
@@ -264,7 +265,11 @@ class Worker:
         """Enqueue what schedules want by now. If another worker is at it already, look again in a moment."""
         self._fire_at = time.monotonic() + FIRE_AGAIN_AFTER
         try:
-            self._news |= self._store.schedules.fire()
+            fired, problems = self._store.schedules.fire()
+            self._news |= fired
+            for problem in set(problems) - self._schedule_troubles:
+                self._log.tell("schedule not fired", reason=problem)
+            self._schedule_troubles = set(problems)
         except (StoreReplaced, Outdated) as error:
             self._start_over(error)
         except (StoreUnavailable, Duplicate) as error:

@@ -16,18 +16,19 @@ CREATE TABLE queues (
 CREATE TABLE starts (
   queue {ascii} NOT NULL,
   at    BIGINT NOT NULL,
-  n     INTEGER NOT NULL,
+  n     INTEGER NOT NULL CHECK (n > 0),
   PRIMARY KEY (queue, at)
 ) {clustered};
 
 ALTER TABLE jobs ADD COLUMN key TEXT;
-ALTER TABLE jobs ADD COLUMN key_limit INTEGER CHECK (key_limit > 0);  -- else the queue's `per_key`
+ALTER TABLE jobs ADD COLUMN key_limit INTEGER                         -- else the queue's `per_key`
+  CHECK (key_limit IS NULL OR (key_limit > 0 AND key IS NOT NULL));
 -- Due, but put aside because enough jobs with its key run: the end of one of those lets it go.
-ALTER TABLE jobs ADD COLUMN held BOOLEAN NOT NULL DEFAULT FALSE
-  CHECK (NOT held OR (state IN ('pending', 'failed') AND NOT ready AND key IS NOT NULL));
+ALTER TABLE jobs ADD COLUMN parked BOOLEAN NOT NULL DEFAULT FALSE
+  CHECK (NOT parked OR (state IN ('pending', 'failed') AND NOT ready AND key IS NOT NULL));
 
 DROP INDEX jobs_waiting;
-CREATE INDEX jobs_waiting     ON jobs (run_at) WHERE state IN ('pending', 'failed') AND NOT ready AND NOT held;
-CREATE INDEX jobs_ready_key   ON jobs (key, priority DESC, seq) WHERE ready AND key IS NOT NULL;
-CREATE INDEX jobs_held        ON jobs (key, priority DESC, seq) WHERE held;
+CREATE INDEX jobs_waiting     ON jobs (run_at) WHERE state IN ('pending', 'failed') AND NOT ready AND NOT parked;
+CREATE INDEX jobs_ready_key   ON jobs (key, queue, priority DESC, seq) WHERE ready AND key IS NOT NULL;
+CREATE INDEX jobs_parked      ON jobs (key, queue, priority DESC, seq) WHERE parked;
 CREATE INDEX jobs_running_key ON jobs (key) WHERE state = 'processing' AND key IS NOT NULL;
