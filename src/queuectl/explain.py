@@ -55,13 +55,13 @@ def _limits(job: Job, obstacles: Obstacles, now: int) -> list[str]:
         reasons.append(f'Its queue "{job.queue}" is paused. Let it go on: queuectl queue resume {job.queue}')
     if rules.at_once and len(obstacles.in_queue) >= rules.at_once:
         reasons.append(
-            f'Its queue "{job.queue}" runs {rules.at_once} at once, and these do: {_some(obstacles.in_queue)}. '
+            f'Its queue "{job.queue}" may run {rules.at_once} at once; running now: {_some(obstacles.in_queue)}. '
             f"Let more run: queuectl queue limit {job.queue} {rules.at_once + 1}"
         )
     if job.key and len(obstacles.with_key) >= obstacles.key_limit:
         reasons.append(
-            f'Of the jobs with its key "{job.key}" {obstacles.key_limit} may run at once, '
-            f"and these do: {_some(obstacles.with_key)}."
+            f'Only {obstacles.key_limit} with its key "{job.key}" may run at once; '
+            f"running now: {_some(obstacles.with_key)}."
         )
     if obstacles.free_at is not None and obstacles.free_at > now:
         span = times.span((rules.rate_ms or 0) / 1000)

@@ -26,12 +26,13 @@ class Refused(ValueError):
     """Not what it may say; the message tells why."""
 
 
-def read(data: bytes) -> tuple[Said, str]:
-    """What this says, as far as it can be read, and what is wrong with it ("" if nothing)."""
+def read(data: bytes, cut: bool = False) -> tuple[Said, str]:
+    """What this says, as far as it can be read, and what is wrong with it ("" if nothing). Of what was cut only the
+    end is there, which is enough if it consists of lines."""
     said: Said = {}
     problem = ""
     try:
-        for value in _values(data[:LARGEST].decode("utf-8", "replace")):
+        for value in _values(data.decode("utf-8", "replace")):
             for key, item in _parts(value).items():
                 try:
                     said[key] = _check(key, item)
@@ -39,7 +40,7 @@ def read(data: bytes) -> tuple[Said, str]:
                     problem = problem or str(error)
     except Refused as error:
         problem = problem or str(error)
-    return said, f"it is larger than {LARGEST // 1024} KiB" if len(data) > LARGEST else problem
+    return said, f"it is larger than {LARGEST // 1024} KiB" if cut and (problem or not said) else problem
 
 
 def unread(said: Said, problem: str) -> Said:

@@ -25,30 +25,31 @@ class Turns:
     jobs.
     """
 
-    def __init__(self, weights: Mapping[str, int] | None = None, strict: bool = False) -> None:
-        self.names = tuple(weights or ())
+    def __init__(self, weights: Mapping[str, int], weighted: bool = False, strict: bool = False) -> None:
+        self.names = tuple(weights)
         self.strict = strict
-        self._weights = dict(weights or {})
-        self._weighted = len(set(self._weights.values())) > 1
+        self._weights = dict(weights)
+        self._weighted = weighted
         self._credit = dict.fromkeys(self.names, 0)
 
     @classmethod
     def parse(cls, words: Sequence[str]) -> Turns:
         """From the words of a user, `mail=3 default=1` or `--strict mail default`; no words mean all queues."""
         weights: dict[str, int] = {}
-        strict = STRICT in words
+        strict, weighted = STRICT in words, any("=" in word for word in words)
         for word in words:
-            name, mark, number = word.partition("=")
             if word == STRICT:
                 continue
+            name, mark, number = word.partition("=")
             if mark and not (number.isascii() and number.isdigit() and 1 <= int(number[:9]) <= HEAVIEST):
-                raise InvalidInput(f'"{word}" is no queue with a weight', f"write {name}=3; it goes to {HEAVIEST}")
-            if mark and strict:
-                raise InvalidInput("weights and a strict order are both given", "keep one of them")
-            weights[newjob.name("queue", name)] = int(number or 1)
+                raise InvalidInput(f'the weight of "{name}" must be 1 to {HEAVIEST}', f"for example {name}=3")
+            if weights.setdefault(newjob.name("queue", name), int(number or 1)) != int(number or 1):
+                raise InvalidInput(f'the queue "{name}" has two weights', "keep one of them")
+        if strict and weighted:
+            raise InvalidInput("weights and a strict order are both given", "keep one of them")
         if strict and len(weights) < 2:
             raise InvalidInput("a strict order needs several queues", "name them: --queue urgent --queue default")
-        return cls(weights, strict)
+        return cls(weights, weighted, strict)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -92,4 +93,4 @@ def serves(words: Sequence[str], queue: str) -> bool:
     return not words or any(word.partition("=")[0] == queue for word in words)
 
 
-ANY = Turns()
+ANY = Turns({})

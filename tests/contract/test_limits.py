@@ -128,6 +128,34 @@ def test_a_start_is_allowed_in_the_very_moment_in_which_the_window_is_over(
     assert len(worker.claim(9)) == 1
 
 
+def test_a_worker_that_used_up_a_rate_knows_when_to_come_back(store: Store, hire: Hire, clock: Clock) -> None:
+    store.change_queue("mail", rate=3, rate_ms=10_000)
+    fill(store, 9, queue="mail")
+    worker = hire()
+    tick = store.tick(worker.id, slots=1)
+    assert (len(tick.claims), tick.due_in) == (1, None)
+    clock.advance(4)
+    tick = store.tick(worker.id, slots=9)
+    assert (len(tick.claims), tick.due_in) == (2, 6)
+    clock.advance(6)
+    assert len(store.tick(worker.id, slots=9).claims) == 1
+
+
+def test_a_high_rate_is_kept_with_few_records(store: Store, hire: Hire, clock: Clock) -> None:
+    store.change_queue("mail", rate=2000, rate_ms=60_000)
+    fill(store, 4500, queue="mail")
+    worker, starts = hire(), list[int]()
+    while len(starts) < 4500:
+        starts += [clock.now] * len(worker.claim(70))
+        clock.advance(0.25)
+    for start in sorted(set(starts)):
+        assert sum(start <= other < start + 60_000 for other in starts) <= 2000
+    assert starts[4000] - starts[0] < 121_000
+    with store.engine.read() as tx:
+        [(records,)] = tx.rows("SELECT count(*) FROM starts")
+    assert records <= 1001
+
+
 def test_a_rate_outlives_its_jobs_and_its_workers(store: Store, hire: Hire, clock: Clock) -> None:
     store.change_queue("mail", rate=1, rate_ms=10_000)
     fill(store, 2, queue="mail")
@@ -285,6 +313,26 @@ def test_jobs_of_a_busy_key_are_put_aside_once_and_in_bulk(store: Store, hire: H
     assert ticks <= 3
     assert tick.claims[0].id == last
     assert store.tick(worker.id, slots=1).due_in is None, "nothing is looked at again"
+
+
+def test_a_key_is_not_kept_by_a_queue_that_rests(store: Store, hire: Hire) -> None:
+    """The first that waits for a key may be in a queue that is paused, or that nobody serves."""
+    enqueue(store, key="k", id="first", queue="rests")
+    worker = hire()
+    claim = worker.claim_one()
+    enqueue(store, key="k", id="stays", queue="rests", priority=9)
+    enqueue(store, key="k", id="goes", queue="works")
+    assert worker.claim(9) == []
+    store.change_queue("rests", paused=True)
+    worker.settle(claim)
+    assert [claim.id for claim in worker.claim(9)] == ["goes"]
+
+
+@pytest.mark.parametrize("engine_name", ["postgres"])
+def test_very_many_keys_at_once_do_not_fill_the_servers_table_of_locks(store: Store) -> None:
+    ids = store.enqueue([NewJob("true", key=f"k{n}", batch="b") for n in range(10_000)])
+    store.cancel(ids)
+    assert store.views.counts()["cancelled"] == 10_000
 
 
 def test_priority_decides_which_of_a_key_goes_next(store: Store, hire: Hire) -> None:

@@ -58,7 +58,7 @@ class Crowd(RuleBasedStateMachine):
     @rule(
         queue=st.sampled_from(QUEUES),
         key=st.sampled_from(KEYS),
-        limit=st.none() | st.integers(1, 3),
+        limit=st.none() | st.none() | st.integers(1, 3),
         count=st.integers(1, 4),
         priority=st.integers(0, 1),
         batch=st.none() | st.just("b"),
@@ -167,8 +167,10 @@ class Crowd(RuleBasedStateMachine):
         queues, keys = self.counts(jobs)
         paused, at_once, with_key = self.limits(job)
         room_for_key = not job.key or keys[job.key] < with_key
-        # Of those of a key, the first decides for all: what has a higher limit of its own may have to wait for it.
-        rivals = [other for other in jobs if other.key == job.key and other.state in WAITING]
+        # Of those of a key, the first in a queue decides: what has a higher limit of its own may have to wait for it.
+        rivals = [
+            other for other in jobs if (other.key, other.queue) == (job.key, job.queue) and other.state in WAITING
+        ]
         uniform = not job.key or len({self.limits(other)[2] for other in rivals}) == 1
         due = job.state in WAITING and job.run_at <= self.clock.now
         return due and not paused and queues[job.queue] < at_once and room_for_key and uniform

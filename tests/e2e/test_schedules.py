@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from datetime import datetime
+
 import pytest
 
 from tests.conftest import eventually
@@ -18,16 +21,17 @@ def test_workers_fire_it_each_moment_once(q: Cli) -> None:
     moments = lines_in(q.folder / "ticks", 4)
     q.ok("schedule", "remove", "tick")
     assert len(set(moments)) == len(moments)
-    seconds = [moment.partition(".")[0] for moment in sorted(moments)]
-    assert seconds == sorted(set(seconds))
+    seconds = sorted(datetime.fromisoformat(moment) for moment in moments)
+    gaps = {(later - earlier).total_seconds() for earlier, later in itertools.pairwise(seconds)}
+    assert gaps == {1}
     job = q.json("list")[0]
     assert job["id"].startswith("tick:20")
     assert job["env"]["QUEUECTL_SCHEDULE"] == "tick"
 
 
-def test_a_worker_with_no_free_slot_fires_all_the_same(q: Cli) -> None:
-    q.ok("worker", "start")
-    q.until(q.enqueue(UNTIL_GO), "processing")
+def test_a_worker_with_no_free_slot_and_of_another_queue_fires_all_the_same(q: Cli) -> None:
+    q.ok("worker", "start", "--queue", "other")
+    q.until(q.enqueue(UNTIL_GO, queue="other"), "processing")
     q.ok("schedule", "add", "tick", "--every", "1s", "--", "true")
     eventually(lambda: q.json("list", "--state", "pending"), "a firing")
     (q.folder / "go").touch()
@@ -44,12 +48,12 @@ def test_an_interval_goes_on_and_on(q: Cli) -> None:
 
 
 def test_what_a_schedule_shows(q: Cli) -> None:
-    q.ok("schedule", "add", "nightly", "30 2 * * *", "--tz", "Europe/Berlin", "--queue", "low", "--", "./backup.sh")
+    q.ok("schedule", "add", "nightly", "30 4 * * *", "--tz", "Europe/Berlin", "--queue", "low", "--", "./backup.sh")
     told = q.ok("schedule", "show", "nightly")
-    assert told.count("02:30:00 CE") == 5
-    assert "at 02:30 every day), Europe/Berlin" in told
+    assert told.count("04:30:00 CE") == 5
+    assert "at 04:30 every day), Europe/Berlin" in told
     stored = q.json("schedule", "show", "nightly")
-    assert (stored["cron"], stored["zone"], stored["job"]["queue"]) == ("30 2 * * *", "Europe/Berlin", "low")
+    assert (stored["cron"], stored["zone"], stored["job"]["queue"]) == ("30 4 * * *", "Europe/Berlin", "low")
     assert len(stored["next"]) == 5
     assert stored["next"] == sorted(stored["next"])
     q.ok("schedule", "pause", "nightly")
@@ -91,6 +95,9 @@ def test_it_is_said_that_nobody_would_fire_it(q: Cli) -> None:
         (("add", "x", "@dayly", "--", "true"), ("@daily",)),
         (("add", "x", "30 2 * * *", "--tz", "Europe/Berln", "--", "true"), ("Europe/Berlin",)),
         (("add", "x", "--every", "0", "--", "true"), ("second",)),
+        (("add", "x", "--every", "5m", "--tz", "Nowhere/Land", "--", "true"), ("zone",)),
+        (("add", "x", "--every", "5m", "* * * * *", "--", "true"), ("both",)),
+        (("add", "x", "every day", "--", "true"), ("fields",)),
         (("add", "x", "--every", "soon", "--", "true"), ("duration",)),
         (("add", "a b", "@daily", "--", "true"), ("schedule",)),
         (("add", "x", "@daily", "--overlap", "no", "--", "true"), ("overlap",)),

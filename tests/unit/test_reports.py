@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from queuectl import bell
+from queuectl import bell, results
 from queuectl.bell import Bell
 from queuectl.errors import StoreUnavailable
 from queuectl.model import Claim
@@ -92,7 +92,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     files: list[str] = []
     real = reports._read
 
-    def noted(path: str) -> bytes:
+    def noted(path: str) -> tuple[results.Said, str]:
         files.append(path)
         return real(path)
 
@@ -235,6 +235,12 @@ def test_the_next_run_of_the_job_starts_afresh(desk: Desk, run: FakeRun) -> None
     desk.last(run)
     run.file.write_text('{"progress": 5}')
     assert desk.look(run) == [(7, {"progress": 5})]
+
+
+def test_a_job_that_appends_for_long_is_read_to_its_end(desk: Desk, run: FakeRun) -> None:
+    run.file.write_text("".join(f'{{"message": "{"x" * 50} {n}"}}\n' for n in range(3000)))
+    assert run.file.stat().st_size > 2 * LARGEST
+    assert desk.last(run)["message"].endswith(" 2999")
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,13 @@ import click
 
 from queuectl import newjob, times
 from queuectl.cli.app import json_option, jsonl_option, with_store
-from queuectl.cli.render import emit_json, emit_list, note, plural, say, table
-from queuectl.errors import InvalidInput
+from queuectl.cli.render import emit_json, emit_list, note, say, table
+from queuectl.errors import InvalidInput, did_you_mean
 from queuectl.model import Queue, Rules
 from queuectl.store import Store
 
+SHOWN = ("pending", "processing", "completed")
+OPTIONAL = ("Paused", "Limits", "Retries")
 MOST = 1_000_000
 LIMIT_HELP = "give a number of jobs, 1 or more, or none"
 
@@ -48,12 +50,9 @@ def queue_table(queues: list[Queue]) -> None:
     table([name for name, _ in kept], list(zip(*(cells for _, cells in kept), strict=True)), stretch=("Retries",))
 
 
-SHOWN = ("pending", "processing", "completed")
-OPTIONAL = ("Paused", "Limits", "Retries")
-
-
 def _retries(rules: Rules) -> str:
-    parts = [f"{word} {ends}" for word, ends in (("on", rules.retry_on), ("not on", rules.no_retry_on)) if ends]
+    given = (("only after", rules.retry_on), ("not after", rules.no_retry_on))
+    parts = [f"{word} {ends}" for word, ends in given if ends]
     return ", ".join(parts)
 
 
@@ -74,7 +73,7 @@ def resume(store: Store, names: tuple[str, ...]) -> None:
     """Let the jobs of paused queues run again."""
     for name in _checked(store, names):
         store.change_queue(name, paused=False)
-        say(f"Queue {name} is not paused.")
+        say(f"Queue {name} goes on.")
 
 
 @queue_command.command("limit")
@@ -91,12 +90,13 @@ def limit(store: Store, name: str, number: str, per: str | None, per_key: bool, 
     queuectl queue limit mail 3                at most 3 run at once
     queuectl queue limit mail 10 --per 1m      at most 10 start in any minute
     queuectl queue limit mail 2 --per-key      at most 2 with the same key run at once
-    queuectl queue limit mail none             no limits
+    queuectl queue limit mail none             no limits at all
+    queuectl queue limit mail none --per 1m    no rate; the other limits stay
     """
     [name] = _checked(store, [name])
     rules = store.change_queue(name, **_limit(number, per, per_key))
     if as_json:
-        emit_json(rules._asdict())
+        emit_json(rules.as_json())
     else:
         say(f"Queue {name}: {rules.limits or 'no limits'}.")
 
@@ -153,5 +153,5 @@ def _checked(store: Store, names: tuple[str, ...] | list[str]) -> list[str]:
     known = {queue.name for queue in store.views.queues()}
     for name in chosen:
         if known and name not in known:
-            note(f'No job has been in the queue "{name}" yet; there are {plural(len(known), "other")}.')
+            note(f'No job has been in the queue "{name}" yet. {did_you_mean(name, sorted(known)).capitalize()}')
     return chosen

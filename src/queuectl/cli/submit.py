@@ -145,6 +145,8 @@ def mention_missing_worker(store: Store, queues: Iterable[str]) -> None:
     for queue in sorted(set(queues)):
         if not any(not names or queue in names for names in served):
             note(f'No worker serves the queue "{queue}". Start one: queuectl worker start --queue {queue}')
+        elif store.is_paused(queue):
+            note(f'The queue "{queue}" is paused. Let it go on: queuectl queue resume {queue}')
 
 
 def _moment(at: str | None, delay: str | None) -> str | None:
@@ -207,9 +209,7 @@ def _numbers(array: str) -> tuple[range, int]:
     span, _, step = span.partition(":")
     first, dash, last = span.partition("-")
     words = (first, last if dash else first, step or "1", most if percent else "1")
-    if not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words) or "0" in map(
-        str, map(int, words[2:])
-    ):
+    if not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words) or 0 in map(int, words[2:]):
         hint = "write --array 1-100, 1-100%8 for 8 at once, or 0-90:10 in steps of ten"
         raise InvalidInput(f'"{array}" is no range of numbers', hint)
     numbers = range(int(words[0]), int(words[1]) + 1, int(words[2]))

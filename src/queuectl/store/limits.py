@@ -254,6 +254,8 @@ def follow(tx: Transaction, keys: Iterable[str | None]) -> bool:
     if not ended:
         return False
     lock_keys(tx, ended)
+    if not tx.rows(sql.ANY_PARKED):
+        return False
     running: dict[str, int] = dict(tx.rows(sql.RUNNING_WITH, {"keys": sorted(ended)}))
     gone: list[Params] = []
     for key in sorted(ended):

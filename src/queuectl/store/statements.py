@@ -129,6 +129,8 @@ WITH waiting AS MATERIALIZED (
 UPDATE jobs SET ready = FALSE, parked = TRUE WHERE seq IN (SELECT seq FROM waiting)
 """
 
+ANY_PARKED = "SELECT 1 FROM jobs WHERE parked LIMIT 1"
+
 # Hops from queue to queue, as READY_QUEUES does.
 PARKED_QUEUES = """
 WITH RECURSIVE found (queue) AS (
@@ -150,6 +152,8 @@ SELECT seq, key_limit FROM jobs
 LET_GO = "UPDATE jobs SET ready = TRUE, parked = FALSE {from_each} WHERE jobs.seq = {each:seq} AND parked"
 
 LET_GO_ALL = "UPDATE jobs SET ready = TRUE, parked = FALSE WHERE parked AND queue = :queue"
+
+IS_PAUSED = "SELECT 1 FROM queues WHERE name = :name AND paused"
 
 MENTION_QUEUE = "INSERT INTO queues (name) VALUES (:name) ON CONFLICT (name) DO NOTHING"
 
@@ -550,10 +554,8 @@ SELECT jobs.id, jobs.state, condition, dependencies.state FROM dependencies JOIN
  ORDER BY dependencies.state DESC, parent LIMIT :limit
 """
 
-ANY_DUE = """
-SELECT 1 WHERE EXISTS (SELECT 1 FROM jobs WHERE ready)
-            OR EXISTS (SELECT 1 FROM jobs
-                        WHERE state IN ('pending', 'failed') AND NOT ready AND NOT parked AND run_at <= :now)
+ANY_OVERDUE = """
+SELECT 1 FROM jobs WHERE state IN ('pending', 'failed') AND NOT ready AND NOT parked AND run_at <= :now LIMIT 1
 """
 
 UNFINISHED = """

@@ -392,6 +392,10 @@ class Store:
         self.engine.announce()
         return rules
 
+    def is_paused(self, queue: str) -> bool:
+        with self.engine.read() as tx:
+            return bool(tx.rows(sql.IS_PAUSED, {"name": queue}))
+
     def config(self) -> Config:
         """Every setting's value in force."""
         with self.engine.read() as tx:

@@ -119,9 +119,12 @@ class Views:
         return [id for id in ids if states.get(id) not in (None, *FINISHED)]
 
     def any_due(self) -> bool:
-        """Is there a job that could run now?"""
+        """Is there a job that could run now, in a queue that is not paused?"""
         with self._engine.read() as tx:
-            return bool(tx.rows(sql.ANY_DUE, {"now": tx.now}))
+            resting = {name for name, rule in limits.all_rules(tx).items() if rule.paused}
+            if any(name not in resting for (name,) in tx.rows(sql.READY_QUEUES)):
+                return True
+            return bool(tx.rows(sql.ANY_OVERDUE, {"now": tx.now}))
 
     def unfinished(self) -> list[str]:
         with self._engine.read() as tx:

@@ -71,7 +71,7 @@ class Reports:
             known = self._known.setdefault(run.claim.seq, _Known())
             stamp = (file.st_ino, file.st_mtime_ns, file.st_size)
             if stamp != known.stamp or time.time() - file.st_mtime <= SURELY_PAST:
-                said, _ = results.read(_read(run.result_path))
+                said, _ = _read(run.result_path)
                 known.stamp = stamp
                 known.report = results.dumped(said) if said else known.report
         except OSError:
@@ -82,7 +82,7 @@ class Reports:
         """What a run that has ended says, if that is new, and what is wrong with it. Its file is gone then."""
         known = self._known.pop(run.claim.seq, _NOTHING)
         try:
-            said, problem = results.read(_read(run.result_path))
+            said, problem = _read(run.result_path)
         except FileNotFoundError:  # most runs say nothing; this one may have taken its file away
             return known.report if known.report != known.saved else None
         except OSError as error:
@@ -108,9 +108,11 @@ def remove(path: str) -> None:
         pass
 
 
-def _read(path: str) -> bytes:
+def _read(path: str) -> tuple[results.Said, str]:
     file = logs.open_file(path, os.O_RDONLY)
     try:
-        return os.read(file, results.LARGEST + 1)
+        start = max(0, os.fstat(file).st_size - results.LARGEST)
+        data = os.pread(file, results.LARGEST, start)
     finally:
         os.close(file)
+    return results.read(data.partition(b"\n")[2] or b"?" if start else data, cut=start > 0)
