@@ -113,6 +113,16 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue that has jobs, and how many of them are in each state."""
+
+    name: str
+    jobs: dict[str, int]
+    paused: bool = False
+    limits: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """What a health check found; advice if it is bad."""
 

@@ -371,6 +371,24 @@ LIST_RUNNING = f"""
 SELECT {JOB_COLUMNS} FROM jobs WHERE seq IN (SELECT seq FROM jobs WHERE state = 'processing') {_AND_OPTIONS}
 """
 
+# For a live view: what has run the longest, what is due in the order of its claim, what becomes due, what is blocked,
+# what has finished last.
+LONGEST_RUNNING = f"""
+SELECT {JOB_COLUMNS} FROM jobs WHERE state = 'processing' ORDER BY started_at, seq LIMIT :limit
+"""
+NEXT_READY = f"""
+SELECT -priority, seq, {JOB_COLUMNS} FROM jobs WHERE ready AND queue = :queue ORDER BY priority DESC, seq LIMIT :limit
+"""
+NEXT_WAITING = f"""
+SELECT {JOB_COLUMNS} FROM jobs WHERE state IN ('pending', 'failed') AND NOT ready ORDER BY run_at LIMIT :limit
+"""
+NEXT_BLOCKED = f"""
+SELECT {JOB_COLUMNS} FROM jobs WHERE state || '' = 'blocked' AND state <> 'processing' ORDER BY seq LIMIT :limit
+"""
+LAST_FINISHED = f"""
+SELECT {JOB_COLUMNS} FROM jobs WHERE finished_at IS NOT NULL ORDER BY finished_at DESC LIMIT :limit
+"""
+
 STATES_OF = "SELECT id, state FROM jobs WHERE id {among:ids}"
 
 # Who waits for this job, and for whom it waits; the oldest first.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from queuectl import graph, logs, newjob
 from queuectl.errors import InvalidInput, NotFound, TimedOut, no_such_job
 from queuectl.lifecycle import State
-from queuectl.model import Event, Job, Link, Wait, Worker
+from queuectl.model import Event, Job, Link, Queue, Wait, Worker
 from queuectl.states import FINISHED
 from queuectl.store import find
 from queuectl.store import statements as sql
@@ -25,6 +25,7 @@ MOST = 2**62
 METRICS_WINDOW = 10_000
 COUNT_AHEAD_UP_TO = 10_000
 SHOWN_WAITS = 20
+MOST_QUEUES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,32 @@ class Views:
             else:
                 rows = tx.rows(sql.LIST_STATE, {**params, "state": state})
         return [self._job(row) for row in rows]
+
+    def running(self, limit: int) -> list[Job]:
+        """What runs, the longest first."""
+        return self._some(sql.LONGEST_RUNNING, limit)
+
+    def upcoming(self, limit: int) -> list[Job]:
+        """What will run, in the order in which it will: what is due, what becomes due, what waits for other jobs.
+
+        Of the queues that have due jobs, MOST_QUEUES are looked at.
+        """
+        with self._engine.read() as tx:
+            queues = [queue for (queue,) in tx.rows(sql.READY_QUEUES)][:MOST_QUEUES]
+            due = [row for queue in queues for row in tx.rows(sql.NEXT_READY, {"queue": queue, "limit": limit})]
+            found = [row[2:] for row in sorted(due, key=lambda row: row[:2])[:limit]]
+            for statement in (sql.NEXT_WAITING, sql.NEXT_BLOCKED):
+                if len(found) < limit:
+                    found += tx.rows(statement, {"limit": limit - len(found)})
+        return [self._job(row) for row in found]
+
+    def finished(self, limit: int) -> list[Job]:
+        """What has finished, the latest first."""
+        return self._some(sql.LAST_FINISHED, limit)
+
+    def _some(self, statement: str, limit: int) -> list[Job]:
+        with self._engine.read() as tx:
+            return [self._job(row) for row in tx.rows(statement, {"limit": limit})]
 
     def states(self, ids: Sequence[str]) -> dict[str, str]:
         with self._engine.read() as tx:
@@ -219,6 +246,19 @@ class Views:
         for _, state, n in self._counts():
             counts[state] += n
         return counts
+
+    def queues(self) -> list[Queue]:
+        """Every queue that has jobs, by name."""
+        found: dict[str, dict[str, int]] = {}
+        for name, state, n in self._counts():
+            counts = found.setdefault(name, {str(state): 0 for state in State})
+            counts[state] += n
+        return [Queue(name, counts) for name, counts in sorted(found.items()) if any(counts.values())]
+
+    def clock(self) -> int:
+        """The moment by which the times of this queue are written."""
+        with self._engine.read() as tx:
+            return tx.now
 
     def _counts(self) -> list[Row]:
         with self._engine.read() as tx:
