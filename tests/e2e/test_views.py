@@ -367,9 +367,9 @@ def test_alone_it_shows_the_next_step(q: Cli) -> None:
 # -- help ------------------------------------------------------------------------------------------------
 
 COMMANDS: dict[str, list[str]] = {
-    "enqueue": [], "worker": ["start", "stop", "list"], "status": [], "list": [], "show": [], "logs": [],
-    "history": [], "explain": [], "wait": [], "cancel": [], "dlq": ["list", "retry", "purge"], "metrics": [],
-    "config": ["set", "get", "list", "unset"], "prune": [], "reset": [], "backup": [], "copy": [],
+    "enqueue": [], "worker": ["start", "stop", "list"], "status": [], "top": [], "list": [], "show": [],
+    "logs": [], "history": [], "explain": [], "wait": [], "cancel": [], "dlq": ["list", "retry", "purge"],
+    "metrics": [], "config": ["set", "get", "list", "unset"], "prune": [], "reset": [], "backup": [], "copy": [],
     "doctor": [], "completion": [],
 }  # fmt: skip
 

@@ -20,6 +20,7 @@ COMMANDS = {
     "enqueue": "enqueue",
     "worker": "worker",
     "status": "overview",
+    "top": "top",
     "list": "jobs",
     "show": "jobs",
     "logs": "follow",
@@ -45,7 +46,7 @@ SYNONYMS = {
     "ps": "list", "ls": "list", "jobs": "list", "queue": "list", "log": "logs", "tail": "logs --follow",
     "follow": "logs --follow", "info": "show", "why": "explain", "start": "worker start", "stop": "worker stop",
     "workers": "worker list", "stats": "status", "settings": "config", "help": "--help",
-    "migrate": "copy", "move": "copy",
+    "migrate": "copy", "move": "copy", "htop": "top", "monitor": "top", "watch": "top",
 }  # fmt: skip
 DESTRUCTIVE = ("reset", "prune")  # never suggested for a slip of the finger
 
