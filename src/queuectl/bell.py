@@ -130,7 +130,7 @@ def _is_left(folder: str, name: str) -> bool:
 
 def _age(path: str) -> float:
     try:
-        return time.time() - os.stat(path).st_mtime
+        return time.time() - os.lstat(path).st_mtime
     except FileNotFoundError:
         return 0.0
 

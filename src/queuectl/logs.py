@@ -64,14 +64,17 @@ def remove(folder: str, job_ids: Iterable[str]) -> None:
             pass
 
 
-def read(path: str, tail: int | None = None) -> tuple[bytes, int]:
-    """The log, or its last `tail` lines, and where it ended when it was read; 0 if nothing was ever printed."""
+def read(path: str, tail: int | None = None, most: int | None = None) -> tuple[bytes, int]:
+    """The log, or its last `tail` lines, and where it ended when it was read; 0 if nothing was ever printed.
+
+    `most`: so many bytes are enough, whatever the lines: one of them may be as long as the log.
+    """
     log = _open_if_there(path)
     if log < 0:
         return b"", 0
     try:
         end = os.fstat(log).st_size
-        return (os.pread(log, end, 0) if tail is None else _last_lines(log, end, tail)), end
+        return (os.pread(log, end, 0) if tail is None else _last_lines(log, end, tail, most or end)), end
     finally:
         os.close(log)
 
@@ -114,11 +117,11 @@ def open_file(path: str, flags: int) -> int:
     return log
 
 
-def _last_lines(log: int, end: int, count: int) -> bytes:
-    """Read backwards in blocks until there are enough lines."""
+def _last_lines(log: int, end: int, count: int, most: int) -> bytes:
+    """Read backwards in blocks until there are enough lines, or bytes."""
     position, data = end, b""
-    while position > 0 and data.count(b"\n") <= count:
-        step = min(65536, position)
+    while position > 0 and data.count(b"\n") <= count and len(data) < most:
+        step = min(65536, position, most - len(data))
         position -= step
         data = os.pread(log, step, position) + data
     return last_lines(data, count)

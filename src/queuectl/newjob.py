@@ -134,6 +134,13 @@ def quote(words: Iterable[str]) -> str:
     )
 
 
+def number_in(text: str, most: int) -> int | None:
+    """The whole number from 1 on that a text says, if it does. (Python refuses to read thousands of digits.)"""
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        return None
+    return int(text) if 1 <= int(text) <= most else None
+
+
 def name(field: str, value: object) -> str:
     """An id, queue or the like: safe in file names, terminals and URLs."""
     word = text(field, value)
@@ -250,8 +257,8 @@ def ends(field: str, value: object) -> tuple[str, ...]:
 
 def _one_end(field: str, value: object) -> str:
     word = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
-    if word.isascii() and word.isdigit() and 1 <= int(word[:9]) <= 255:
-        return str(int(word))
+    if (code := number_in(word, 255)) is not None:
+        return str(code)
     if word.lower() == "timeout":
         return "timeout"
     import signal  # rarely needed, and not light

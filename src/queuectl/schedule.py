@@ -101,14 +101,16 @@ def make(
         if fields.get(field) is not None:
             raise InvalidInput(f'a schedule\'s jobs cannot have "{field}"', "leave it out")
     newjob.from_fields(fields)
-    missed = _one_of("missed", missed or "latest", MISSED)
+    missed = _one_of("missed", "latest" if missed is None else missed, MISSED)
     schedule = Schedule(
         name=name,
         cron=when,
         every_ms=None if every is None else round(every * 1000),
         zone=zone,
         job=dict(fields),
-        overlap=_one_of("overlap", overlap or ("queue" if missed == "all" else "skip"), OVERLAPS),
+        overlap=_one_of(
+            "overlap", ("queue" if missed == "all" else "skip") if overlap is None else overlap, OVERLAPS
+        ),
         missed=missed,
         paused=False,
         created_at=now,
@@ -125,8 +127,9 @@ def in_place_of(old: Schedule, new: Schedule) -> Schedule:
 
 
 def with_next(schedule: Schedule, now: int) -> Schedule:
-    """The same, with its next firing after this moment."""
-    return replace(schedule, next_at=schedule.plan.after(now))
+    """The same, with its next firing after this moment; never one before what it had in mind."""
+    meant = schedule.created_at if schedule.next_at is None else schedule.next_at - 1
+    return replace(schedule, next_at=schedule.plan.after(max(now, meant)))
 
 
 def _one_of(what: str, value: str, choices: tuple[str, ...]) -> str:

@@ -41,9 +41,10 @@ class Turns:
             if word == STRICT:
                 continue
             name, mark, number = word.partition("=")
-            if mark and not (number.isascii() and number.isdigit() and 1 <= int(number[:9]) <= HEAVIEST):
+            weight = newjob.number_in(number, HEAVIEST) if mark else 1
+            if weight is None:
                 raise InvalidInput(f'the weight of "{name}" must be 1 to {HEAVIEST}', f"for example {name}=3")
-            if weights.setdefault(newjob.name("queue", name), int(number or 1)) != int(number or 1):
+            if weights.setdefault(newjob.name("queue", name), weight) != weight:
                 raise InvalidInput(f'the queue "{name}" has two weights', "keep one of them")
         if strict and weighted:
             raise InvalidInput("weights and a strict order are both given", "keep one of them")

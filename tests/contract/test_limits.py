@@ -346,6 +346,19 @@ def test_priority_decides_which_of_a_key_goes_next(store: Store, hire: Hire) -> 
     assert worker.claim_one().id == "urgent"
 
 
+def test_as_many_go_on_as_may_when_limits_differ(store: Store, hire: Hire) -> None:
+    enqueue(store, key="k", key_limit=1)
+    worker = hire()
+    first = worker.claim_one()
+    fill(store, 40, key="k", key_limit=40)
+    enqueue(store, key="k", key_limit=1, priority=1)
+    for _ in range(3):
+        worker.claim(1)  # comes upon the urgent one, and puts all aside
+    assert store.views.jobs(limit=1)[0].parked
+    worker.settle(first)
+    assert len(worker.claim(99)) == 40
+
+
 # -- two at the same moment ------------------------------------------------------------------------------
 
 
@@ -360,8 +373,10 @@ def test_who_comes_second_to_a_limited_queue_neither_waits_nor_overlooks_it(
     other = Store(open_engine())
     with other.engine.write() as tx:  # in the middle of its claim
         assert tx.alone_with(["queue mail", "key k"]) == {"queue mail", "key k"}
-        tick = store.tick(hire().id, slots=9)
-        assert [claim.queue for claim in tick.claims] == ["default"]
+        [claim] = store.tick(hire().id, slots=1).claims
+        assert (claim.queue, claim.key) == ("default", None), "the one with the key is passed over"
+        tick = store.tick("w1", slots=9)
+        assert tick.claims == []
         assert tick.due_in == 0.01
     assert len(store.tick("w1", slots=9).claims) == 2
     other.close()
@@ -374,9 +389,11 @@ def test_a_queue_says_which_ends_are_worth_another_try(store: Store, hire: Hire)
     store.change_queue("mail", no_retry_on="2")
     enqueue(store, id="a", queue="mail")
     enqueue(store, id="own", queue="mail", no_retry_on=["3"])
+    enqueue(store, id="other-way", queue="mail", retry_on=["2"])
     worker: FakeWorker = hire()
-    for _ in range(2):
+    for _ in range(3):
         claim = worker.claim_one()
         worker.settle(claim, Exited(2))
     assert store.views.job("a").state == "dead"
     assert store.views.job("own").state == "failed"
+    assert store.views.job("other-way").state == "failed"

@@ -492,6 +492,19 @@ def test_an_engine_notices_that_its_file_was_replaced_or_removed(path: Path) -> 
     engine.close()
 
 
+def test_who_asks_is_told_that_the_file_was_moved_even_if_nothing_is_written(path: Path) -> None:
+    make_queue(path)
+    engine = SqliteEngine(str(path))
+    engine.check_place()
+    away = path.with_name("old.db")
+    path.rename(away)
+    with pytest.raises(StoreUnavailable):
+        engine.check_place()
+    away.rename(path)
+    engine.check_place()
+    engine.close()
+
+
 def test_a_backup_is_a_queue_of_its_own_and_replaces_nothing(path: Path, tmp_path: Path) -> None:
     make_queue(path)
     store = Store(SqliteEngine(str(path)))
@@ -566,6 +579,11 @@ def plan_of(path: Path, sql: str) -> list[str]:
         ("LIST_ALL", "PRIMARY KEY (rowid>?)"),
         ("LIST_STATE", "jobs_by_state"),
         ("LIST_RUNNING", "jobs_running"),
+        ("LONGEST_RUNNING", "jobs_running"),
+        ("NEXT_READY", "jobs_ready"),
+        ("NEXT_WAITING", "jobs_waiting"),
+        ("NEXT_BLOCKED", "jobs_by_state"),
+        ("LAST_FINISHED", "jobs_finished"),
         ("NEWS", "jobs_waiting and jobs_running"),
         ("DEAD_JOBS", "jobs_by_state"),
         ("UNFINISHED", "jobs_"),
@@ -586,6 +604,10 @@ def test_a_statement_finds_its_jobs_through_its_own_index(path: Path, name: str,
     assert [line for line in rest if not line.endswith(one_row)] == []
 
 
-@pytest.mark.parametrize("name", ["PROMOTE_DUE", "READY_JOBS", "PRUNE", "RECENT_FINISHED", "HISTORY", "LIST_ALL"])
+@pytest.mark.parametrize(
+    "name",
+    ["PROMOTE_DUE", "READY_JOBS", "PRUNE", "RECENT_FINISHED", "HISTORY", "LIST_ALL", "NEXT_READY", "NEXT_WAITING",
+     "NEXT_BLOCKED", "LAST_FINISHED"],
+)  # fmt: skip
 def test_nothing_is_sorted_that_an_index_already_has_in_order(path: Path, name: str) -> None:
     assert "USE TEMP B-TREE FOR ORDER BY" not in plan_of(path, getattr(statements, name))

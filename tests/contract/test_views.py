@@ -9,7 +9,7 @@ import pytest
 
 from queuectl.errors import InvalidInput, NotFound, TimedOut
 from queuectl.lifecycle import Exited, Signalled
-from queuectl.model import Report
+from queuectl.model import Queue, Report, Rules
 from queuectl.newjob import NewJob
 from queuectl.store import Store
 from tests.conftest import Clock
@@ -169,6 +169,60 @@ def test_the_jobs_ahead_are_those_due_before_it_in_its_queue(store: Store, clock
     enqueue(store, id="younger")
     ahead = {id: store.views.ahead_of(store.views.job(id)) for id in ("urgent", "first", "mine", "elsewhere")}
     assert ahead == {"urgent": 0, "first": 1, "mine": 2, "elsewhere": 0}
+
+
+def test_what_runs_is_told_the_longest_first(store: Store, hire: Hire, clock: Clock) -> None:
+    worker = hire()
+    for id, priority in (("low", 1), ("high", 9), ("middle", 5)):
+        enqueue(store, id=id, priority=priority)
+    for _ in range(3):
+        worker.claim_one()
+        clock.advance(1)
+    assert [job.id for job in store.views.running(10)] == ["high", "middle", "low"]
+    assert [job.id for job in store.views.running(2)] == ["high", "middle"]
+
+
+def test_what_will_run_is_told_in_the_order_of_its_claims(store: Store, hire: Hire, clock: Clock) -> None:
+    enqueue(store, id="in-an-hour", run_at=clock.now + 3_600_000)
+    enqueue(store, id="in-a-minute", priority=9, run_at=clock.now + 60_000)
+    for id, queue, priority in (("a", "mail", 0), ("b", "default", 5), ("c", "mail", 5), ("d", "default", 0)):
+        enqueue(store, id=id, queue=queue, priority=priority)
+    enqueue(store, id="after-a", depends_on=["a"])
+    enqueue(store, id="after-b", depends_on=["b"])
+    due = ["b", "c", "a", "d"]
+    everything = [*due, "in-a-minute", "in-an-hour", "after-a", "after-b"]
+    for limit in (0, 1, 3, 5, 7, 100):
+        assert [job.id for job in store.views.upcoming(limit)] == everything[:limit]
+    assert [claim.id for claim in hire().claim(10)] == due
+
+
+def test_what_has_finished_is_told_the_latest_first(store: Store, hire: Hire, clock: Clock) -> None:
+    worker = hire()
+    for id in ("a", "b", "c"):
+        enqueue(store, id=id, max_retries=1)
+    for outcome in (Exited(0), Exited(1)):
+        worker.work_off(outcome)
+        clock.advance(1)
+    store.cancel(["c"])
+    assert [(job.id, job.state) for job in store.views.finished(9)] == [
+        ("c", "cancelled"),
+        ("b", "dead"),
+        ("a", "completed"),
+    ]
+    assert [job.id for job in store.views.finished(1)] == ["c"]
+
+
+def test_queues_have_their_own_counts(mixed: Store) -> None:
+    none = dict.fromkeys(mixed.views.counts(), 0)
+    assert mixed.views.queues() == [
+        Queue("default", none | {"completed": 1, "dead": 1, "processing": 1}, Rules("default")),
+        Queue("mail", none | {"pending": 2, "cancelled": 1}, Rules("mail")),
+    ]
+
+
+def test_the_clock_is_that_of_the_transactions(store: Store, clock: Clock) -> None:
+    clock.advance(1234)
+    assert store.views.clock() == clock.now
 
 
 # -- waiting ---------------------------------------------------------------------------------------------

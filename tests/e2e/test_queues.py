@@ -123,6 +123,8 @@ def test_a_slip_of_the_name_is_mentioned(q: Cli) -> None:
         (("limit", "mail", "-1"), ()),
         (("limit", "mail", "many"), ("many", "none")),
         (("limit", "mail", "9999999"), ()),
+        (("limit", "mail", "0" * 9 + "9" * 30), ()),
+        (("limit", "mail", "none", "--per", "soon"), ("duration",)),
         (("limit", "mail", "3", "--per", "soon"), ("duration",)),
         (("limit", "mail", "3", "--per", "0"), ("too short",)),
         (("limit", "mail", "3", "--per", "1m", "--per-key"), ("--per-key",)),
@@ -151,6 +153,7 @@ def test_nonsense_is_refused(q: Cli, args: tuple[str, ...], words: tuple[str, ..
         ("--array", "1-9%", "true"),
         ("--array", "1-9%x", "true"),
         ("--array", "1-9%2", "--key", "k", "true"),
+        ("--array", "1-9%2", "--key-limit", "3", "true"),
     ],
 )
 def test_nonsense_keys_are_refused(q: Cli, args: tuple[str, ...]) -> None:

@@ -367,7 +367,7 @@ def test_alone_it_shows_the_next_step(q: Cli) -> None:
 # -- help ------------------------------------------------------------------------------------------------
 
 COMMANDS: dict[str, list[str]] = {
-    "enqueue": [], "worker": ["start", "stop", "list"], "status": [], "list": [], "show": [], "logs": [],
+    "enqueue": [], "worker": ["start", "stop", "list"], "status": [], "top": [], "list": [], "show": [], "logs": [],
     "history": [], "explain": [], "wait": [], "cancel": [], "dlq": ["list", "retry", "purge"],
     "queue": ["list", "pause", "resume", "limit", "set"],
     "schedule": ["add", "list", "show", "remove", "pause", "resume", "trigger"], "metrics": [],

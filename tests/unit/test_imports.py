@@ -103,6 +103,15 @@ def test_nothing_but_serve_loads_the_web_and_nothing_but_a_server_its_driver(mod
     assert not {"psycopg", "rich", "starlette", "uvicorn", "jinja2", "queuectl.web"} & modules
 
 
+def test_nothing_but_top_loads_what_draws_and_its_help_does_not_either() -> None:
+    modules = loaded(
+        "from queuectl.cli import app\nimport click\n"
+        "[app.cli.get_command(click.Context(app.cli), name) for name in app.COMMANDS]"
+    )
+    assert "queuectl.cli.top" in modules
+    assert not {"curses", "queuectl.cli.top.terminal", "queuectl.cli.top.watch"} & modules
+
+
 def test_a_command_loads_its_own_group_only() -> None:
     modules = loaded(
         "from queuectl.cli import app\nimport click\napp.cli.get_command(click.Context(app.cli), 'config')"

@@ -148,6 +148,14 @@ def test_the_tail_is_the_last_lines(log: Path, data: bytes, tail: int, shown: by
     assert logs.read(str(log), tail)[0] == shown
 
 
+def test_the_tail_can_be_limited_to_so_many_bytes(log: Path) -> None:
+    log.write_bytes(b"a\n" + b"x" * 1_000_000 + b"\nb\n")
+    data, end = logs.read(str(log), 100, most=300_000)
+    assert (len(data), end) == (300_000, 1_000_005)
+    assert data.endswith(b"xx\nb\n")
+    assert logs.read(str(log), 1, most=300_000)[0] == b"b\n"
+
+
 def test_the_whole_log_is_every_byte(log: Path) -> None:
     log.write_bytes(bytes(range(256)) * 1000)
     assert logs.read(str(log)) == (bytes(range(256)) * 1000, 256_000)

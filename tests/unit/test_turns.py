@@ -82,6 +82,7 @@ def test_its_words_mean_the_same_again(words: list[str]) -> None:
         ["--strict", "a"],
         ["--strict", "a=2", "b"],
         ["a=1", "a=2"],
+        ["a=" + "0" * 9 + "1" * 50],
     ],
 )
 def test_what_makes_no_sense_is_refused(words: list[str]) -> None:

@@ -20,6 +20,7 @@ COMMANDS = {
     "enqueue": "enqueue",
     "worker": "worker",
     "status": "overview",
+    "top": "top",
     "list": "jobs",
     "show": "jobs",
     "logs": "follow",
@@ -50,6 +51,7 @@ SYNONYMS = {
     "follow": "logs --follow", "info": "show", "why": "explain", "start": "worker start", "stop": "worker stop",
     "workers": "worker list", "stats": "status", "settings": "config", "help": "--help",
     "cron": "schedule", "every": "schedule add", "schedules": "schedule list", "migrate": "copy", "move": "copy",
+    "htop": "top", "monitor": "top", "watch": "top",
 }  # fmt: skip
 DESTRUCTIVE = ("reset", "prune")  # never suggested for a slip of the finger
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -29,7 +30,7 @@ from queuectl.cli.render import (
 from queuectl.errors import Conflict, InvalidInput
 from queuectl.explain import explain
 from queuectl.lifecycle import signal_name
-from queuectl.model import Job, Link
+from queuectl.model import Job, Link, Worker
 from queuectl.states import WAITING
 from queuectl.store import Store
 
@@ -224,16 +225,20 @@ def history_command(store: Store, job: str, as_json: bool, jsonl: bool) -> None:
 def explain_command(store: Store, job: str, as_json: bool) -> None:
     """Say why a job is not running, and what would make it run."""
     found = store.views.job(job)
-    waits = store.views.waits(found.id) if found.state == "blocked" else []
-    obstacles = store.views.obstacles(found) if found.state in WAITING else None
-    ahead = store.views.ahead_of(found)
-    reasons = explain(found, store.views.workers(), ahead, times.now_ms(), waits, obstacles)
+    reasons = reasons_for(store, found, store.views.workers(), store.views.clock())
     if as_json:
         emit_json({"id": found.id, "state": found.state, "reasons": reasons})
         return
     say(f"Job {found.id} is {paint(found.state, COLOURS.get(found.state))}.")
     for reason in reasons:
         say(visible(advice(reason)))
+
+
+def reasons_for(store: Store, job: Job, workers: Sequence[Worker], now: int) -> list[str]:
+    """Why a job is not running, with all that it takes to tell."""
+    waits = store.views.waits(job.id) if job.state == "blocked" else []
+    obstacles = store.views.obstacles(job) if job.state in WAITING else None
+    return explain(job, workers, store.views.ahead_of(job), now, waits, obstacles)
 
 
 @click.command("cancel")

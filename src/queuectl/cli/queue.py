@@ -109,15 +109,17 @@ def _limit(number: str, per: str | None, per_key: bool) -> dict[str, object]:
     if per_key:
         return {"per_key": most}
     if per is not None:
-        return {"rate": most, "rate_ms": most and _span(per)}
+        span = _span(per)
+        return {"rate": most, "rate_ms": span if most else None}
     return {"at_once": most} if most else {"at_once": None, "per_key": None, "rate": None, "rate_ms": None}
 
 
 def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST):
+    most = newjob.number_in(text, MOST)
+    if most is None:
         hint = "to run nothing: queuectl queue pause" if text == "0" else LIMIT_HELP
         raise InvalidInput(f'"{text[:80]}" is no limit', hint)
-    return int(text)
+    return most
 
 
 def _span(text: str) -> int:

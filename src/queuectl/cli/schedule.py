@@ -88,7 +88,7 @@ def add(
         name,
         when,
         None if every is None else times.parse_duration(every),
-        zone or local_zone(),
+        local_zone() if zone is None else zone,
         _fields(store, command, fields),
         overlap,
         missed,

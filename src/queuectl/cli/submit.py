@@ -187,9 +187,9 @@ def _store_array(
     own = options.pop("id", None)
     options.setdefault("batch", own or newjob.new_id())
     if at_once:
-        if "key" in options:
+        if "key" in options or "key_limit" in options:
             raise InvalidInput(f'both --key and "%{at_once}" are given', "keep one; --key-limit says how many")
-        options.update(key=f"array {options['batch']}", key_limit=at_once)
+        options.update(key=f"array {str(options['batch'])[:60]} {newjob.new_id()}", key_limit=at_once)
     env = options.pop("env", None) or {}
     assert isinstance(env, dict)
     jobs = [

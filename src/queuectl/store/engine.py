@@ -103,6 +103,10 @@ class Engine(Protocol):
         """
         ...
 
+    def check_place(self) -> None:
+        """Raise if what we hold open is not, or no longer, what lies at this address."""
+        ...
+
     def listen(self) -> Line | None:
         """A line on which news comes that no bell can bring; None if there is none."""
         ...

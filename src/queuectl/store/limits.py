@@ -15,7 +15,7 @@ from queuectl.store import statements as sql
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from queuectl.model import Claim, Rules
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 SOON = 10  # milliseconds after which to look again at what another worker is claiming from
 CLOCK_WAS_SET = 60_000  # a start so far in the future was written by a clock that was wrong, then or now
 PARKED_AT_ONCE = 1000
-LET_GO_BESIDES = 10  # jobs of one key can have limits of their own
 STARTS_ON_RECORD = 1000  # of a higher rate they are counted in steps: never too early, and late by a thousandth
 NO_LIMIT = 1_000_000_000
 
@@ -49,6 +48,7 @@ def change(tx: Transaction, name: str, **fields: Any) -> Rules:
     """Say something else of a queue; what holds from now on."""
     from queuectl.model import Rules
 
+    tx.alone_with([f"queue {name}"], patiently=True)  # no claim that is under way counts by another rule
     tx.run(sql.MENTION_QUEUE, {"name": name})
     [row] = tx.rows(sql.LOCK_QUEUE, {"name": name})
     new = Rules.of(row)._replace(**fields)
@@ -56,6 +56,8 @@ def change(tx: Transaction, name: str, **fields: Any) -> Rules:
         tx.run(sql.FORGET_QUEUE, {"name": name})
     else:
         tx.run(sql.SAY_OF_QUEUE, new._asdict())
+    if new.rate is None:
+        tx.run(sql.FORGET_ALL_STARTS, {"queue": name})
     if "per_key" in fields:  # what was put aside by the old limit is judged anew
         tx.run(sql.LET_GO_ALL, {"queue": name})
     return new
@@ -81,6 +83,7 @@ class Gate:
         self._room: dict[str, int] = {}  # in the queues that have a limit
         self._free_at: dict[str, int] = {}  # when the rate of a queue lets another one start, if all the room is used
         self._full: set[tuple[str, str]] = set()  # keys that have enough runs, and the queues they were met in
+        self.busy: set[str] = set()  # keys that somebody else is at
         self.again_at: int | None = None
         """When there may be room again, or somebody else is done who was in our way."""
 
@@ -112,7 +115,9 @@ class Gate:
             if not self._tx.alone_with([f"queue {name}"]):
                 self.come_back(self._tx.now + SOON)
                 return 0
-            self._room[name] = min(self._room_at_once(rule), self._room_by_rate(rule))
+            rule = rules(self._tx, [name]).get(name, rule)  # it may have been changed before we had it to ourselves
+            self._rules[name] = rule
+            self._room[name] = 0 if rule.paused else min(self._room_at_once(rule), self._room_by_rate(rule))
         return self._room[name]
 
     def _room_at_once(self, rule: Rules) -> int:
@@ -144,7 +149,8 @@ class Gate:
         mine = tx.alone_with([f"key {key}" for key in keys])
         if len(mine) < len(keys):
             self.come_back(tx.now + SOON)
-        keys = [key for key in keys if f"key {key}" in mine]
+            self.busy |= {key for key in keys if f"key {key}" not in mine}
+        keys = [key for key in keys if key not in self.busy]
         running: dict[str, int] = dict(tx.rows(sql.RUNNING_WITH, {"keys": keys}))
         admitted = []
         for claim in claims:
@@ -185,11 +191,9 @@ class Gate:
         """The claim with what its queue says of retries, where the job says nothing itself."""
         self._learn([claim.queue])
         rule = self._rules.get(claim.queue)
-        if rule is None or not (rule.retry_on or rule.no_retry_on):
+        if rule is None or claim.retry_on or claim.no_retry_on:
             return claim
-        return claim._replace(
-            retry_on=claim.retry_on or rule.retry_on, no_retry_on=claim.no_retry_on or rule.no_retry_on
-        )
+        return claim._replace(retry_on=rule.retry_on, no_retry_on=rule.no_retry_on)
 
     def left_room(self, ended: Iterable[Claim], taken: Iterable[Claim]) -> bool:
         """Did we make room in a queue with a limit that we do not use ourselves? Others should know."""
@@ -264,11 +268,21 @@ def follow(tx: Transaction, keys: Iterable[str | None]) -> bool:
         for queue in queues:
             # Each queue for itself: the first of one may have to wait, and must not keep those of others.
             busy = running.get(key, 0)
-            most = ended[key] + LET_GO_BESIDES
-            for seq, own in tx.rows(sql.PARKED_WITH, {"key": key, "queue": queue, "limit": most}):
+            for seq, own in _first_parked(tx, key, queue, ended[key]):
                 if busy >= limit_of(said, queue, own):
                     break
                 busy += 1
                 gone.append({"seq": seq})
     tx.each(sql.LET_GO, gone)
     return bool(gone)
+
+
+def _first_parked(tx: Transaction, key: str, queue: str, few: int) -> Iterator[tuple[int, int | None]]:
+    """Parked jobs in their order, with the limits they name. Few are read unless more are wanted."""
+    seen, limit = 0, few + 1
+    while True:
+        rows = tx.rows(sql.PARKED_WITH, {"key": key, "queue": queue, "limit": limit})
+        yield from rows[seen:]
+        if len(rows) < limit:
+            return
+        seen, limit = len(rows), 4 * limit

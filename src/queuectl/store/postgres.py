@@ -241,6 +241,9 @@ class PostgresEngine:
                     self._db.close()
         return reached
 
+    def check_place(self) -> None:
+        pass  # every transaction does
+
     def listen(self) -> Line | None:
         """A line on which news from other machines comes; None if there is none to be had."""
         if self._address.pooled:

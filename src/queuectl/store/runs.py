@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
     from queuectl.lifecycle import Settlement
     from queuectl.model import Claim, Report
-    from queuectl.store.engine import Params, Transaction
+    from queuectl.store.engine import Params, Row, Transaction
     from queuectl.turns import Turns
 
+PASSED_OVER = 50  # jobs with keys that somebody else is at
 CLAIM_ROUNDS = 5  # in one transaction: each puts aside up to a thousand jobs that have to wait for others
 
 
@@ -113,14 +114,22 @@ def claim(
     for _ in range(CLAIM_ROUNDS):
         names = turns.names or [name for (name,) in tx.rows(sql.READY_QUEUES)]
         open_ones = gate.open_to(names, slots - len(claims))
-        due = {name: tx.rows(sql.READY_JOBS, {"queue": name, "limit": most}) for name, most in open_ones.items()}
+        due = {name: _due(tx, name, most, gate.busy) for name, most in open_ones.items()}
         picked = turns.pick(due, slots - len(claims))
         new = gate.let_in([Claim(*(*row[1:], tx.now)) for row in picked])
         if new:
             tx.each(sql.CLAIM, [{"seq": claim.seq, "run": claim.run, **by} for claim in new])
             claims += new
         gate.count(new)
-        if not gate.park() or len(claims) == slots:
+        if len(new) == len(picked) or len(claims) == slots or not (gate.park() or gate.busy):
             return claims
     gate.come_back(tx.now)
     return claims
+
+
+def _due(tx: Transaction, queue: str, most: int, busy: Collection[str]) -> list[Row]:
+    """The first due jobs of a queue, without those whose keys somebody else is at."""
+    if not busy:
+        return tx.rows(sql.READY_JOBS, {"queue": queue, "limit": most})
+    rows = tx.rows(sql.READY_JOBS, {"queue": queue, "limit": most + PASSED_OVER})
+    return [row for row in rows if row[-2] not in busy][:most]

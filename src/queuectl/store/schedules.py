@@ -59,6 +59,14 @@ class Schedules:
         tx.run(sql.SET_NEXT, {"name": one.name, "next_at": due.next_at})
         tx.run(sql.FORGET_FIRINGS, {"name": one.name, "kept": KEPT})
 
+    def _fired(self, tx: Transaction, one: Schedule) -> Schedule:
+        """The schedule, after all that it wants by now."""
+        while one.next_at is not None and one.next_at <= tx.now:
+            due = schedule.due(one, tx.now)
+            self._fire(tx, one, due)
+            one = replace(one, next_at=due.next_at)
+        return one
+
     def _take(self, tx: Transaction, one: Schedule, moment: int, n: int = 0) -> bool:
         """Whoever has written its row has the firing."""
         return bool(tx.run(sql.TAKE_FIRING, {"schedule": one.name, "moment": moment, "n": n, "now": tx.now}))
@@ -115,14 +123,15 @@ class Schedules:
                 raise Conflict(f'there is a schedule "{name}" already', "choose another name, or give --replace")
             if there:
                 new = schedule.in_place_of(_schedule(there[0]), new)
-            tx.run(sql.REPLACE_SCHEDULE if there else sql.ADD_SCHEDULE, _row(new))
+            if not tx.run(sql.REPLACE_SCHEDULE if there else sql.ADD_SCHEDULE, _row(new)):
+                raise Conflict(f'a schedule "{name}" was made in this very moment', "try again")
         self._engine.announce()
         return new
 
     def remove(self, names: Sequence[str]) -> None:
         """Forget these schedules; their jobs stay."""
         with self._engine.write() as tx:
-            for name in names:
+            for name in dict.fromkeys(names):
                 self._locked(tx, name)
                 tx.run(sql.REMOVE_SCHEDULE, {"name": name})
         self._engine.announce()
@@ -131,10 +140,11 @@ class Schedules:
         """Let these schedules rest, or go on: with their next firing, not with those that came meanwhile."""
         changed = []
         with self._engine.write() as tx:
-            for name in names:
+            for name in dict.fromkeys(names):
                 found = self._locked(tx, name)
                 if found.paused != paused:
-                    found = replace(schedule.with_next(found, tx.now), paused=paused)
+                    found = self._fired(tx, found) if paused else schedule.with_next(found, tx.now)
+                    found = replace(found, paused=paused)
                     tx.run(sql.PAUSE_SCHEDULE, {"name": name, "paused": paused, "next_at": found.next_at})
                 changed.append(found)
         self._engine.announce()

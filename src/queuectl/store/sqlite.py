@@ -84,7 +84,7 @@ class SqliteEngine:
 
     def write(self) -> SqliteTransaction:
         if not self._durable:  # a worker's, open for long
-            self._check_place()
+            self.check_place()
         return SqliteTransaction(self, "BEGIN IMMEDIATE", check_version=not self._durable)
 
     def read(self) -> SqliteTransaction:
@@ -102,7 +102,7 @@ class SqliteEngine:
         file = os.stat(self.path)
         return f"{file.st_dev:x}-{file.st_ino:x}"
 
-    def _check_place(self) -> None:
+    def check_place(self) -> None:
         """A file that was moved away must not be worked on any longer: whoever finds it works on it, too."""
         try:
             found = self._found()
@@ -117,12 +117,12 @@ class SqliteEngine:
         try:
             log = os.stat(self._log_path)
         except OSError as error:
-            self._check_place()  # which knows more, if all of it is gone
+            self.check_place()  # which knows more, if all of it is gone
             raise self._explain(error) from error
         try:
             if self._written == (log.st_ino, log.st_mtime):
                 return False
-            self._check_place()
+            self.check_place()
             version, self._data_version = self._data_version, self._db.pragma("data_version")
         except apsw.Error as error:
             raise self._explain(error) from error

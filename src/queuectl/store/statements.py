@@ -104,6 +104,8 @@ SELECT id FROM jobs WHERE state = 'processing' AND key = :key AND key IS NOT NUL
 
 FORGET_STARTS = "DELETE FROM starts WHERE queue = :queue AND (at <= :before OR at > :beyond)"
 
+FORGET_ALL_STARTS = "DELETE FROM starts WHERE queue = :queue"
+
 STARTS_IN = """
 SELECT COALESCE(sum(n), 0), min(at), max(at) FROM starts WHERE queue = :queue AND at > :before AND at <= :beyond
 """
@@ -362,6 +364,7 @@ DELETE FROM firings
 ADD_SCHEDULE = f"""
 INSERT INTO schedules ({", ".join(SCHEDULE_FIELDS)})
 VALUES ({", ".join(f":{field}" for field in SCHEDULE_FIELDS)})
+    ON CONFLICT (name) DO NOTHING
 """
 
 REPLACE_SCHEDULE = f"""
@@ -538,6 +541,29 @@ SELECT {JOB_COLUMNS} FROM jobs
 LIST_STATE = f"SELECT {JOB_COLUMNS} FROM jobs WHERE state || '' = :state AND state <> 'processing' {_AND_OPTIONS}"
 LIST_RUNNING = f"""
 SELECT {JOB_COLUMNS} FROM jobs WHERE seq IN (SELECT seq FROM jobs WHERE state = 'processing') {_AND_OPTIONS}
+"""
+
+# For a live view: what has run the longest, what is due in the order of its claim, what becomes due, what is blocked,
+# what has finished last.
+LONGEST_RUNNING = f"""
+SELECT {JOB_COLUMNS} FROM jobs WHERE state = 'processing' ORDER BY started_at, seq LIMIT :limit
+"""
+NEXT_READY = f"""
+SELECT -priority, seq, {JOB_COLUMNS} FROM jobs WHERE ready AND queue = :queue ORDER BY priority DESC, seq LIMIT :limit
+"""
+NEXT_PARKED = f"""
+SELECT {JOB_COLUMNS} FROM jobs WHERE parked ORDER BY key, queue, priority DESC, seq LIMIT :limit
+"""
+NEXT_WAITING = f"""
+SELECT {JOB_COLUMNS} FROM jobs
+ WHERE state IN ('pending', 'failed') AND NOT ready AND NOT parked
+ ORDER BY run_at LIMIT :limit
+"""
+NEXT_BLOCKED = f"""
+SELECT {JOB_COLUMNS} FROM jobs WHERE state || '' = 'blocked' AND state <> 'processing' ORDER BY seq LIMIT :limit
+"""
+LAST_FINISHED = f"""
+SELECT {JOB_COLUMNS} FROM jobs WHERE finished_at IS NOT NULL ORDER BY finished_at DESC LIMIT :limit
 """
 
 STATES_OF = "SELECT id, state FROM jobs WHERE id {among:ids}"

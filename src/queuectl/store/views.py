@@ -25,6 +25,7 @@ MOST = 2**62
 METRICS_WINDOW = 10_000
 COUNT_AHEAD_UP_TO = 10_000
 SHOWN_WAITS = 20
+MOST_QUEUES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,33 @@ class Views:
             else:
                 rows = tx.rows(sql.LIST_STATE, {**params, "state": state})
         return [self._job(row) for row in rows]
+
+    def running(self, limit: int) -> list[Job]:
+        """What runs, the longest first."""
+        return self._some(sql.LONGEST_RUNNING, limit)
+
+    def upcoming(self, limit: int) -> list[Job]:
+        """What will run, in the order in which it will: what is due, what waits for its key, what becomes due, what
+        waits for other jobs.
+
+        Of the queues that have due jobs, MOST_QUEUES are looked at.
+        """
+        with self._engine.read() as tx:
+            queues = [queue for (queue,) in tx.rows(sql.READY_QUEUES)][:MOST_QUEUES]
+            due = [row for queue in queues for row in tx.rows(sql.NEXT_READY, {"queue": queue, "limit": limit})]
+            found = [row[2:] for row in sorted(due, key=lambda row: row[:2])[:limit]]
+            for statement in (sql.NEXT_PARKED, sql.NEXT_WAITING, sql.NEXT_BLOCKED):
+                if len(found) < limit:
+                    found += tx.rows(statement, {"limit": limit - len(found)})
+        return [self._job(row) for row in found]
+
+    def finished(self, limit: int) -> list[Job]:
+        """What has finished, the latest first."""
+        return self._some(sql.LAST_FINISHED, limit)
+
+    def _some(self, statement: str, limit: int) -> list[Job]:
+        with self._engine.read() as tx:
+            return [self._job(row) for row in tx.rows(statement, {"limit": limit})]
 
     def states(self, ids: Sequence[str]) -> dict[str, str]:
         with self._engine.read() as tx:
@@ -224,6 +252,11 @@ class Views:
         for _, state, n in self._counts():
             counts[state] += n
         return counts
+
+    def clock(self) -> int:
+        """The moment by which the times of this queue are written."""
+        with self._engine.read() as tx:
+            return tx.now
 
     def _counts(self) -> list[Row]:
         with self._engine.read() as tx:
