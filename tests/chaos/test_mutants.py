@@ -108,6 +108,31 @@ MUTANTS = {
         "return\n        if self._file < 0:",
         "tests/chaos/test_postgres.py::test_a_machine_that_is_cut_off_ends_its_runs_before_others_take_over",
     ),
+    "everyone counts for himself": (
+        "store/postgres.py",
+        "mine = {stripe for (stripe,) in self.rows(WAIT_FOR if patiently else TRY_FOR, wanted)}",
+        "mine = set(wanted['stripes'])",
+        "tests/contract/test_limits.py"
+        "::test_who_comes_second_to_a_limited_queue_neither_waits_nor_overlooks_it[postgres]",
+    ),
+    "an end lets nobody go": (
+        "store/limits.py",
+        "if busy >= limit_of(said, queue, own):",
+        "if True:",
+        "tests/contract/test_limits.py::test_of_jobs_with_the_same_key_one_runs_at_once[sqlite]",
+    ),
+    "a firing belongs to everybody": (
+        "store/schedules.py",
+        "            if self._take(tx, one, moment):\n",
+        "            if self._take(tx, one, moment) or True:\n",
+        "tests/contract/test_schedules.py::test_a_firing_that_somebody_has_taken_is_passed_over[sqlite]",
+    ),
+    "a rate forgets its starts": (
+        "store/limits.py",
+        'self._tx.run(sql.COUNT_STARTS, {"queue": name, "at": at, "n": n})',
+        "pass",
+        "tests/contract/test_limits.py::test_no_window_has_more_starts_than_the_rate[sqlite]",
+    ),
     "locks outlive their holder": (
         "store/postgres.py",
         ', "idle_in_transaction_session_timeout": 5000',
