@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from queuectl.store import Store, statements
+from queuectl.store import Store, questions, statements
 
 FRAGMENTS = {"JOB_COLUMNS"}
 STATEMENTS = {
     name: text
-    for name, text in vars(statements).items()
+    for name, text in {**vars(statements), **vars(questions)}.items()
     if name.isupper() and isinstance(text, str) and not name.startswith("_") and name not in FRAGMENTS
 }
 STATEMENTS |= {f"WIPE {text}": text for text in statements.WIPE}

@@ -504,7 +504,7 @@ INSERT INTO config (key, value) VALUES (:key, :value)
 
 UNSET_CONFIG = "DELETE FROM config WHERE key = :key"
 
-# -- views -----------------------------------------------------------------------------------------------
+# -- jobs as a whole -------------------------------------------------------------------------------------
 
 JOB_FIELDS = (
     "id", "command", "queue", "state", "priority", "attempts", "crashes", "snoozes", "max_retries", "backoff_base",
@@ -513,91 +513,9 @@ JOB_FIELDS = (
     "cancel_requested", "log_place", "unique_key", "batch", "key", "key_limit", "parked", "tags", "depends_on",
     "report",
 )  # fmt: skip
-_OWN_FIELDS = JOB_FIELDS[:-3]
-JOB_COLUMNS = (
-    ", ".join(_OWN_FIELDS)
-    + """,
-       (SELECT string_agg(tag, ' ' ORDER BY tag) FROM tags WHERE job = seq),
-       (SELECT string_agg(parents.id || ' ' || condition, ',' ORDER BY parent)
-          FROM dependencies JOIN jobs AS parents ON parents.seq = parent WHERE child = jobs.seq),
-       (SELECT report FROM results WHERE job = jobs.seq AND results.run = jobs.run)"""
-)
-
-GET_JOB = f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = :id"
-
-# Each way to list walks an index, newest first; further filters apply along the way.
-_AND_OPTIONS = """
-   AND (CAST(:queue AS TEXT) IS NULL OR queue = :queue)
-   AND (CAST(:batch AS TEXT) IS NULL OR batch = :batch)
-   AND (CAST(:tag AS TEXT) IS NULL OR EXISTS (SELECT 1 FROM tags WHERE job = seq AND tag = :tag))
- ORDER BY seq DESC
- LIMIT :limit
-"""
-LIST_ALL = f"SELECT {JOB_COLUMNS} FROM jobs WHERE seq > 0 {_AND_OPTIONS}"
-LIST_BATCH = f"""
-SELECT {JOB_COLUMNS} FROM jobs
- WHERE batch = :batch AND batch IS NOT NULL AND (CAST(:state AS TEXT) IS NULL OR state = :state) {_AND_OPTIONS}
-"""
-LIST_STATE = f"SELECT {JOB_COLUMNS} FROM jobs WHERE state || '' = :state AND state <> 'processing' {_AND_OPTIONS}"
-LIST_RUNNING = f"""
-SELECT {JOB_COLUMNS} FROM jobs WHERE seq IN (SELECT seq FROM jobs WHERE state = 'processing') {_AND_OPTIONS}
-"""
-
-# For a live view: what has run the longest, what is due in the order of its claim, what becomes due, what is blocked,
-# what has finished last.
-LONGEST_RUNNING = f"""
-SELECT {JOB_COLUMNS} FROM jobs WHERE state = 'processing' ORDER BY started_at, seq LIMIT :limit
-"""
-NEXT_READY = f"""
-SELECT -priority, seq, {JOB_COLUMNS} FROM jobs WHERE ready AND queue = :queue ORDER BY priority DESC, seq LIMIT :limit
-"""
-NEXT_PARKED = f"""
-SELECT {JOB_COLUMNS} FROM jobs WHERE parked ORDER BY key, queue, priority DESC, seq LIMIT :limit
-"""
-NEXT_WAITING = f"""
-SELECT {JOB_COLUMNS} FROM jobs
- WHERE state IN ('pending', 'failed') AND NOT ready AND NOT parked
- ORDER BY run_at LIMIT :limit
-"""
-NEXT_BLOCKED = f"""
-SELECT {JOB_COLUMNS} FROM jobs WHERE state || '' = 'blocked' AND state <> 'processing' ORDER BY seq LIMIT :limit
-"""
-LAST_FINISHED = f"""
-SELECT {JOB_COLUMNS} FROM jobs WHERE finished_at IS NOT NULL ORDER BY finished_at DESC LIMIT :limit
-"""
+OWN_FIELDS = JOB_FIELDS[:-3]  # the rest is in other tables
 
 STATES_OF = "SELECT id, state FROM jobs WHERE id {among:ids}"
-
-# Who waits for this job, and for whom it waits; the oldest first.
-CHILDREN = """
-SELECT jobs.id, jobs.state, condition, dependencies.state FROM dependencies JOIN jobs ON jobs.seq = child
- WHERE parent = (SELECT seq FROM jobs WHERE id = :id)
- ORDER BY child LIMIT :limit
-"""
-PARENTS = """
-SELECT jobs.id, jobs.state, condition, dependencies.state FROM dependencies JOIN jobs ON jobs.seq = parent
- WHERE child = (SELECT seq FROM jobs WHERE id = :id)
- ORDER BY dependencies.state DESC, parent LIMIT :limit
-"""
-
-ANY_OVERDUE = """
-SELECT 1 FROM jobs WHERE state IN ('pending', 'failed') AND NOT ready AND NOT parked AND run_at <= :now LIMIT 1
-"""
-
-UNFINISHED = """
-SELECT id FROM (
-  SELECT id, seq FROM jobs WHERE state || '' IN ('pending', 'failed', 'blocked') AND state <> 'processing'
-   UNION ALL
-  SELECT id, seq FROM jobs WHERE state = 'processing') AS unfinished
- ORDER BY seq
-"""
-
-HISTORY = """
-SELECT started_at, at, state, run, worker_id, reason, exit_code, signal, duration_ms, cpu_ms, max_rss_kb
-  FROM events
- WHERE job = (SELECT seq FROM jobs WHERE id = :id)
- ORDER BY n
-"""
 
 COUNTS = """
 SELECT queue, state, n FROM counts
@@ -605,38 +523,11 @@ SELECT queue, state, n FROM counts
 SELECT queue, 'processing', count(*) FROM jobs WHERE state = 'processing' GROUP BY queue
 """
 
-WORKERS = """
-SELECT id, pid, pid_started, place, expires_at, host, manager_pid, queues, concurrency, started_at, heartbeat_at, stop
-  FROM workers ORDER BY started_at, id
-"""
-
-RUNNING = "SELECT worker_id, id FROM jobs WHERE state = 'processing' ORDER BY started_at, seq"
-
-# The newest finished jobs only: exact for small queues, recent and bounded for large ones.
-RECENT_FINISHED = """
-SELECT state, attempts, duration_ms, started_at - CASE WHEN run_at > created_at THEN run_at ELSE created_at END
-  FROM jobs
- WHERE finished_at IS NOT NULL
- ORDER BY finished_at DESC
- LIMIT :limit
-"""
-
-FINISHED_SINCE = "SELECT count(*) FROM jobs WHERE finished_at >= :since AND finished_at IS NOT NULL"
-
-# Counted up to a limit: "more than 10,000 before it" says enough.
-AHEAD_OF = """
-SELECT count(*) FROM (
-  SELECT 1 FROM jobs
-   WHERE ready AND queue = :queue
-     AND (priority > :priority OR (priority = :priority AND seq < (SELECT seq FROM jobs WHERE id = :id)))
-   LIMIT :limit) AS ahead
-"""
-
 # -- copy ------------------------------------------------------------------------------------------------
 
 # What goes along when a queue is copied: each table, its key with what comes before the first, and its other columns.
 COPIED: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
-    "jobs": ({"seq": 0}, ("ready", "unmet", "reason", "cpu_ms", "max_rss_kb", *_OWN_FIELDS)),
+    "jobs": ({"seq": 0}, ("ready", "unmet", "reason", "cpu_ms", "max_rss_kb", *OWN_FIELDS)),
     "tags": ({"tag": "", "job": 0}, ()),
     "events": ({"job": 0, "n": 0}, ("at", "state", "run", "worker_id", "reason", "exit_code", "signal", "duration_ms",
                                     "cpu_ms", "max_rss_kb", "started_at")),

@@ -14,6 +14,7 @@ from queuectl.lifecycle import State
 from queuectl.model import Event, Job, Link, Obstacles, Queue, Rules, Wait, Worker
 from queuectl.states import FINISHED
 from queuectl.store import find, limits
+from queuectl.store import questions as ask
 from queuectl.store import statements as sql
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Views:
     def job(self, text: str) -> Job:
         id = self.resolve(text)
         with self._engine.read() as tx:
-            found = tx.rows(sql.GET_JOB, {"id": id})
+            found = tx.rows(ask.GET_JOB, {"id": id})
         if not found:  # pruned between the two reads
             raise no_such_job(text)
         return self._job(found[0])
@@ -94,18 +95,18 @@ class Views:
         }
         with self._engine.read() as tx:
             if batch is not None:
-                rows = tx.rows(sql.LIST_BATCH, {**params, "state": state})
+                rows = tx.rows(ask.LIST_BATCH, {**params, "state": state})
             elif state is None:
-                rows = tx.rows(sql.LIST_ALL, params)
+                rows = tx.rows(ask.LIST_ALL, params)
             elif state == State.PROCESSING:
-                rows = tx.rows(sql.LIST_RUNNING, params)
+                rows = tx.rows(ask.LIST_RUNNING, params)
             else:
-                rows = tx.rows(sql.LIST_STATE, {**params, "state": state})
+                rows = tx.rows(ask.LIST_STATE, {**params, "state": state})
         return [self._job(row) for row in rows]
 
     def running(self, limit: int) -> list[Job]:
         """What runs, the longest first."""
-        return self._some(sql.LONGEST_RUNNING, limit)
+        return self._some(ask.LONGEST_RUNNING, limit)
 
     def upcoming(self, limit: int) -> list[Job]:
         """What will run, in the order in which it will: what is due, what waits for its key, what becomes due, what
@@ -115,16 +116,16 @@ class Views:
         """
         with self._engine.read() as tx:
             queues = [queue for (queue,) in tx.rows(sql.READY_QUEUES)][:MOST_QUEUES]
-            due = [row for queue in queues for row in tx.rows(sql.NEXT_READY, {"queue": queue, "limit": limit})]
+            due = [row for queue in queues for row in tx.rows(ask.NEXT_READY, {"queue": queue, "limit": limit})]
             found = [row[2:] for row in sorted(due, key=lambda row: row[:2])[:limit]]
-            for statement in (sql.NEXT_PARKED, sql.NEXT_WAITING, sql.NEXT_BLOCKED):
+            for statement in (ask.NEXT_PARKED, ask.NEXT_WAITING, ask.NEXT_BLOCKED):
                 if len(found) < limit:
                     found += tx.rows(statement, {"limit": limit - len(found)})
         return [self._job(row) for row in found]
 
     def finished(self, limit: int) -> list[Job]:
         """What has finished, the latest first."""
-        return self._some(sql.LAST_FINISHED, limit)
+        return self._some(ask.LAST_FINISHED, limit)
 
     def _some(self, statement: str, limit: int) -> list[Job]:
         with self._engine.read() as tx:
@@ -152,11 +153,11 @@ class Views:
             resting = {name for name, rule in limits.all_rules(tx).items() if rule.paused}
             if any(name not in resting for (name,) in tx.rows(sql.READY_QUEUES)):
                 return True
-            return bool(tx.rows(sql.ANY_OVERDUE, {"now": tx.now}))
+            return bool(tx.rows(ask.ANY_OVERDUE, {"now": tx.now}))
 
     def unfinished(self) -> list[str]:
         with self._engine.read() as tx:
-            return [id for (id,) in tx.rows(sql.UNFINISHED)]
+            return [id for (id,) in tx.rows(ask.UNFINISHED)]
 
     def wait(
         self, ids: Sequence[str], timeout: float | None = None, progress: Callable[[int], None] = lambda done: None
@@ -184,8 +185,8 @@ class Views:
         """What happened to a job, its enqueueing first."""
         id = self.resolve(text)
         with self._engine.read() as tx:
-            found = tx.rows(sql.GET_JOB, {"id": id})
-            rows = tx.rows(sql.HISTORY, {"id": id})
+            found = tx.rows(ask.GET_JOB, {"id": id})
+            rows = tx.rows(ask.HISTORY, {"id": id})
         if not found:
             raise no_such_job(text)
         return _story(self._job(found[0]), rows)
@@ -194,15 +195,15 @@ class Views:
         """How many due jobs of its queue come before it, counted up to COUNT_AHEAD_UP_TO."""
         params = {"id": job.id, "queue": job.queue, "priority": job.priority, "limit": COUNT_AHEAD_UP_TO}
         with self._engine.read() as tx:
-            return int(tx.rows(sql.AHEAD_OF, params)[0][0])
+            return int(tx.rows(ask.AHEAD_OF, params)[0][0])
 
     def parents(self, id: str, limit: int = MOST) -> list[Link]:
         """What a job waits for, or did; what is still open first."""
-        return self._links(sql.PARENTS, id, limit)
+        return self._links(ask.PARENTS, id, limit)
 
     def children(self, id: str, limit: int = MOST) -> list[Link]:
         """What waits for a job, or did."""
-        return self._links(sql.CHILDREN, id, limit)
+        return self._links(ask.CHILDREN, id, limit)
 
     def _links(self, statement: str, id: str, limit: int) -> list[Link]:
         with self._engine.read() as tx:
@@ -294,7 +295,7 @@ class Views:
     def workers(self) -> list[Worker]:
         """All that have registered and not left; each says if it is alive."""
         with self._engine.read() as tx:
-            rows, running = tx.rows(sql.WORKERS), tx.rows(sql.RUNNING)
+            rows, running = tx.rows(ask.WORKERS), tx.rows(ask.RUNNING)
             now = tx.now
         return [
             Worker(
@@ -320,9 +321,9 @@ class Views:
     def metrics(self) -> Metrics:
         counts = self.counts()
         with self._engine.read() as tx:
-            recent = tx.rows(sql.RECENT_FINISHED, {"limit": METRICS_WINDOW})
-            minute = tx.rows(sql.FINISHED_SINCE, {"since": tx.now - 60_000})[0][0]
-            hour = tx.rows(sql.FINISHED_SINCE, {"since": tx.now - 3_600_000})[0][0]
+            recent = tx.rows(ask.RECENT_FINISHED, {"limit": METRICS_WINDOW})
+            minute = tx.rows(ask.FINISHED_SINCE, {"since": tx.now - 60_000})[0][0]
+            hour = tx.rows(ask.FINISHED_SINCE, {"since": tx.now - 3_600_000})[0][0]
         ended = counts["completed"] + counts["dead"]
         return Metrics(
             jobs=counts,
