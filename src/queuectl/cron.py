@@ -168,7 +168,11 @@ def parse(text: str, zone: str) -> Cron:
         text = text.lower()
         words = _fields_of(text).split()
     if len(words) not in (5, 6):
-        what = f'"{text}" has not five or six fields but {len(words)}' if words else "a cron expression is missing"
+        what = (
+            f'"{text}" has {len(words)} {"field" if len(words) == 1 else "fields"}, not five or six'
+            if words
+            else "a cron expression is missing"
+        )
         hint = f"write [second] minute hour day-of-the-month month day-of-the-week; {EXAMPLE}"
         raise InvalidInput(what, hint)
     fields = words if len(words) == 6 else ["0", *words]

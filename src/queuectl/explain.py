@@ -40,7 +40,7 @@ def explain(
                 f"(allowed: {job.max_retries} failed; lost: see queuectl config get crash_limit).",
                 f"See what it printed: queuectl logs {job.id}. Run it again: queuectl dlq retry {job.id}",
             ]
-    reasons = _limits(job, obstacles, now) if obstacles else []
+    reasons = _limits(job, obstacles, now, ahead) if obstacles else []
     if job.run_at > now:
         failed = "It failed and " if job.state == State.FAILED else "It "
         why = f"{failed}waits for its next try ({job.error})" if job.error else "It is scheduled"
@@ -49,7 +49,7 @@ def explain(
     return reasons or ["Nothing holds it back: it will be claimed in a moment."]
 
 
-def _limits(job: Job, obstacles: Obstacles, now: int) -> list[str]:
+def _limits(job: Job, obstacles: Obstacles, now: int, ahead: int) -> list[str]:
     rules, reasons = obstacles.rules, []
     if rules.paused:
         reasons.append(f'Its queue "{job.queue}" is paused. Let it go on: queuectl queue resume {job.queue}')
@@ -67,7 +67,8 @@ def _limits(job: Job, obstacles: Obstacles, now: int) -> list[str]:
         span = times.span((rules.rate_ms or 0) / 1000)
         reasons.append(
             f'Its queue "{job.queue}" has reached its rate, {rules.rate} per {span}: '
-            f"the next may start in {times.span((obstacles.free_at - now) / 1000)}."
+            f"the next may start in {times.span((obstacles.free_at - now) / 1000)}"
+            + (f", and {ahead:,} due jobs come before it." if ahead else ".")
         )
     return reasons
 

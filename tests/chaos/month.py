@@ -32,7 +32,7 @@ PLANS: dict[str, tuple[str, bool, Callable[[datetime], bool]]] = {
     "midnight": ("0 0 * * *", True, lambda wall: (wall.hour, wall.minute) == (0, 0)),
     "in-the-gap": ("30 0 * * *", True, lambda wall: (wall.hour, wall.minute) == (0, 30)),
     "late": ("45 23 * * *", True, lambda wall: (wall.hour, wall.minute) == (23, 45)),
-    "often": ("*/20 * * * *", False, lambda wall: wall.minute % 20 == 0),
+    "half-hourly": ("*/30 * * * *", False, lambda wall: wall.minute % 30 == 0),
     "hourly": ("7 * * * *", False, lambda wall: wall.minute == 7),
 }
 

@@ -11,12 +11,12 @@ from tests.e2e.conftest import engine_name as engine_name  # both
 
 @pytest.mark.parametrize("how", ["at_once", "key"])
 def test_three_at_once_are_three_at_once(q: Cli, how: str) -> None:
-    assert crowd(q, jobs=500 if how == "at_once" else 150, limit=3, how=how) == []
+    assert crowd(q, jobs=500 if how == "at_once" else 80, limit=3, how=how) == []
 
 
 @pytest.mark.parametrize("how", ["at_once", "key"])
 def test_nor_are_they_more_or_forgotten_when_workers_are_killed(q: Cli, how: str) -> None:
-    assert crowd(q, jobs=150, limit=3, how=how, kills=10) == []
+    assert crowd(q, jobs=60, limit=3, how=how, kills=5) == []
 
 
 def test_no_window_has_one_start_more_than_the_rate(q: Cli) -> None:

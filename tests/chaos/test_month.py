@@ -18,5 +18,5 @@ def test_the_month_has_what_it_needs() -> None:
     days = 40
     assert all(expected[name] == 1 for name in expected)
     assert sum(name.startswith("in-the-gap") for name in expected) == days
-    assert sum(name.startswith("often") for name in expected) == days * 24 * 3
+    assert sum(name.startswith("half-hourly") for name in expected) == days * 24 * 2
     assert len({name.partition(":")[0] for name in expected}) == len(PLANS)

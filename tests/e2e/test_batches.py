@@ -26,7 +26,7 @@ def test_a_batch_is_waited_for_cancelled_and_listed_together(q: Cli) -> None:
     q.ok("cancel", "--batch", "night")
     assert {job["state"] for job in q.json("list", "--batch", "night")} == {"cancelled"}
     assert q.state("other") == "pending"
-    assert "have finished" in q("cancel", "--batch", "night").err
+    assert "no such job that has not finished" in q("cancel", "--batch", "night").err
     assert q("wait", "--batch", "night").code == 1
 
 
@@ -58,3 +58,13 @@ def test_after_too_many_failures_the_rest_is_not_tried(q: Cli) -> None:
 def test_what_makes_no_sense_is_refused(q: Cli, args: list[str], code: int, words: list[str]) -> None:
     refused(q(*args), code, *words)
     assert q.json("list") == []
+
+
+def test_a_whole_queue_or_a_tag_is_cancelled_at_once(q: Cli) -> None:
+    mail = q.batch(*[{"command": "true", "queue": "mail"}] * 25)
+    tagged = q.batch({"command": "true", "tags": ["t"]})
+    other = q.enqueue("true")
+    assert q.ok("cancel", "--queue", "mail") == "Cancelled 25 jobs.\n"
+    assert q.ok("cancel", "--tag", "t") == f"Job {tagged[0]} cancelled.\n"
+    assert {q.state(id) for id in mail[:2]} == {"cancelled"}
+    assert q.state(other) == "pending"

@@ -576,9 +576,9 @@ def test_a_field_that_is_wrong_is_named_with_what_it_takes(text: str, message: s
     [
         ("", "a cron expression is missing"),
         (" \t", "a cron expression is missing"),
-        ("soon", '"soon" has not five or six fields but 1'),
-        ("* * *  *", '"* * * *" has not five or six fields but 4'),
-        ("* * * * * * *", '"* * * * * * *" has not five or six fields but 7'),
+        ("soon", '"soon" has 1 field, not five or six'),
+        ("* * *  *", '"* * * *" has 4 fields, not five or six'),
+        ("* * * * * * *", '"* * * * * * *" has 7 fields, not five or six'),
     ],
 )
 def test_too_few_or_too_many_fields_are_refused_with_an_example(text: str, message: str) -> None:

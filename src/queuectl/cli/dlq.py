@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from queuectl import times, triage
+from queuectl import newjob, times, triage
 from queuectl.cli.app import job_ids, json_option, jsonl_option, with_store
 from queuectl.cli.jobs import show_table
 from queuectl.cli.render import ago, emit_list, note, plural, say, table
@@ -46,9 +46,12 @@ def list_dead(store: Store, limit: int, where: tuple[str, ...], grouped: bool, a
         emit_list((job.as_json() for job in jobs), jsonl)
     elif jobs:
         show_table(jobs)
-        note("Run them again: queuectl dlq retry ID… (or --all)")
+        if limit and len(jobs) == limit:
+            note(f"The newest {limit}; --limit 0 shows all.")
+        chosen = " ".join(f"--where {newjob.quote([words])}" for words in where) if where else "ID… (or --all)"
+        note(f"Run them again: queuectl dlq retry {chosen}")
     else:
-        note("The dead letter queue is empty.")
+        note("No dead job matches." if where else "The dead letter queue is empty.")
 
 
 def _dead(store: Store, where: tuple[str, ...]) -> list[Job]:

@@ -68,5 +68,8 @@ def enqueue_command(ctx: click.Context, /, db: str | None, **options: Any) -> in
     queuectl enqueue '{"command": "true", "priority": 5}'
     queuectl enqueue -f jobs.jsonl                  many at once, all or nothing
     find . -name '*.wav' -printf 'flac %p\\n' | queuectl enqueue --lines -
+
+    A run finds QUEUECTL_JOB_ID, QUEUECTL_ATTEMPT and QUEUECTL_QUEUE in its environment, and may write JSON with its
+    progress, a message and a result to the file QUEUECTL_RESULT.
     """
     return submit(db=chosen_db(ctx, db), **options)

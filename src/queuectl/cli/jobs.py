@@ -21,6 +21,7 @@ from queuectl.cli.render import (
     note,
     paint,
     percent,
+    plural,
     reported,
     say,
     table,
@@ -34,6 +35,7 @@ from queuectl.model import Job, Link, Worker
 from queuectl.states import WAITING
 from queuectl.store import Store
 
+MOST_NAMED = 20
 CANCEL_PATIENCE = 10.0
 SHOWN_LINKS = 12
 SHORT_RESULT = 80
@@ -71,8 +73,9 @@ def list_command(
         return
     show_table(jobs)
     total = sum(store.views.counts().values())
-    if limit and len(jobs) == limit and total > limit and not (state or queue or tag or batch):
-        note(f"The newest {limit} of {total:,} jobs; --limit 0 shows all.")
+    if limit and len(jobs) == limit and total > limit:
+        of_all = "" if state or queue or tag or batch else f" of {total:,} jobs"
+        note(f"The newest {limit}{of_all}; --limit 0 shows all.")
 
 
 def show_table(jobs: list[Job]) -> None:
@@ -215,7 +218,7 @@ def history_command(store: Store, job: str, as_json: bool, jsonl: bool) -> None:
         ]
         for event in events
     ]
-    table(["Time", "State", "Run", "Worker", "Took", "CPU", "Reason"], rows)
+    table(["Time", "State", "Run", "Worker", "Took", "CPU", "Reason"], rows, stretch=("Reason",))
 
 
 @click.command("explain")
@@ -244,23 +247,33 @@ def reasons_for(store: Store, job: Job, workers: Sequence[Worker], now: int) -> 
 @click.command("cancel")
 @click.argument("jobs", nargs=-1)
 @click.option("--batch", help="All jobs of this batch that have not finished.")
+@click.option("-q", "--queue", help="All jobs of this queue that have not finished.")
+@click.option("--tag", help="All jobs with this tag that have not finished.")
 @json_option
 @with_store
-def cancel_command(store: Store, jobs: tuple[str, ...], batch: str | None, as_json: bool) -> int:
+def cancel_command(
+    store: Store, jobs: tuple[str, ...], batch: str | None, queue: str | None, tag: str | None, as_json: bool
+) -> int:
     """Cancel jobs, ending the processes of those that run."""
-    if bool(jobs) == bool(batch):
-        raise InvalidInput("cancel what?", "give job ids, or --batch NAME")
-    ids = _cancel_batch(store, batch) if batch else job_ids(store, jobs)
-    if not batch:
+    if bool(jobs) == bool(batch or queue or tag):
+        raise InvalidInput("cancel what?", "give job ids, or one of --batch, --queue and --tag")
+    if jobs:
+        ids = job_ids(store, jobs)
         store.cancel(ids)
+    else:
+        ids = _cancel_all(store, batch, queue, tag)
     states = _wait_until_ended(store, ids)
     code = 0 if set(states.values()) <= {"cancelled", "processing"} else 1
     if as_json:
         emit_list(({"id": id, "state": states[id]} for id in ids), jsonl=False)
         return code
+    done = [id for id in ids if states[id] == "cancelled"]
+    if len(done) > MOST_NAMED:
+        say(f"Cancelled {plural(len(done), 'job')}.")
     for id in ids:
         if states[id] == "cancelled":
-            say(f"Job {id} cancelled.")
+            if len(done) <= MOST_NAMED:
+                say(f"Job {id} cancelled.")
         elif states[id] == "processing":
             note(f"Job {id} will be cancelled as soon as its worker answers. Why: queuectl explain {id}")
         else:
@@ -268,16 +281,19 @@ def cancel_command(store: Store, jobs: tuple[str, ...], batch: str | None, as_js
     return code
 
 
-def _cancel_batch(store: Store, batch: str) -> list[str]:
-    """Cancel what has not finished of it. While we choose, some may finish: then we choose again."""
+def _cancel_all(store: Store, batch: str | None, queue: str | None, tag: str | None) -> list[str]:
+    """Cancel what fits and has not finished. While we choose, some may finish: then we choose again."""
+    if batch:
+        store.views.ids_in(batch)  # a slip should be noticed
     while True:
-        ids = store.views.unfinished_in(batch)
+        fitting = store.views.jobs(queue=queue, tag=tag, batch=batch, limit=-1)
+        ids = [job.id for job in reversed(fitting) if not job.finished]
         try:
             store.cancel(ids)
         except Conflict:
             continue
         if not ids:
-            note(f"All jobs of batch {batch} have finished.")
+            note("There is no such job that has not finished.")
         return ids
 
 

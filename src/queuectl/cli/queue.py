@@ -118,6 +118,8 @@ def _number(text: str) -> int:
     most = newjob.number_in(text, MOST)
     if most is None:
         hint = "to run nothing: queuectl queue pause" if text == "0" else LIMIT_HELP
+        if "/" in text:
+            hint = f"a rate is written {text.replace('/', ' --per ', 1)}"
         raise InvalidInput(f'"{text[:80]}" is no limit', hint)
     return most
 

@@ -47,7 +47,9 @@ def schedule_command() -> None:
     "--missed", metavar="WHAT",
     help="Of firings that were missed because no worker ran: latest, all or skip.  [default: latest]",
 )  # fmt: skip
-@click.option("--replace", is_flag=True, help="Take the place of the schedule of this name, if there is one.")
+@click.option(
+    "--replace", is_flag=True, help="Take the place of the schedule of this name, if there is one, and keep its zone."
+)
 @click.option("-q", "--queue", help="The queue its jobs go to.  [default: default]")
 @click.option("-p", "--priority", type=int, help="Higher runs first.  [default: 0]")
 @click.option("--max-retries", type=int, help="Failed runs allowed before a job is dead.")
@@ -84,11 +86,14 @@ def add(
     queuectl schedule add report @monthly --missed all -- ./report.sh
     """
     when, command = _split(words, every)
+    if zone is None:
+        old = next((one for one, _ in store.schedules.all() if replace and one.name == name), None)
+        zone = old.zone if old else local_zone()
     new = store.schedules.add(
         name,
         when,
         None if every is None else times.parse_duration(every),
-        local_zone() if zone is None else zone,
+        zone,
         _fields(store, command, fields),
         overlap,
         missed,
@@ -109,8 +114,11 @@ def _split(words: tuple[str, ...], every: str | None) -> tuple[str | None, str]:
         raise InvalidInput(f'both --every and "{first}" are given', "keep one of them")
     if every is None and not first:
         raise InvalidInput("say when, or how often", "give a cron expression in quotes, or --every 10m")
+    if every is None and first.startswith("every"):
+        raise InvalidInput(f'"{first}" is no cron expression', "say how often with --every 10m")
     if every is None and " " not in first and not first.startswith("@"):
-        raise InvalidInput(f'"{first}" is no cron expression', QUOTED)
+        hint = "02:30 every day is '30 2 * * *'" if ":" in first else QUOTED
+        raise InvalidInput(f'"{first}" is no cron expression', hint)
     when, command = (None, words) if every is not None else (first, words[1:])
     if not command:
         raise InvalidInput("there is no command to enqueue", "give it at the end, behind --")
@@ -151,7 +159,7 @@ def list_schedules(store: Store, as_json: bool, jsonl: bool) -> None:
         ]
         for one, last in found
     ]
-    table(["Schedule", "When", "Zone", "Next", "Last", "Command"], rows, stretch=("Command",))
+    table(["Schedule", "When", "Zone", "Next", "Last", "Command"], rows, stretch=("Last", "Command"))
 
 
 @schedule_command.command("show")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from queuectl import newjob, schedule
+from queuectl import newjob, schedule, times
 from queuectl.errors import Conflict, Duplicate, InvalidInput, NotFound, QueuectlError, did_you_mean
 from queuectl.schedule import Firing, Schedule
 from queuectl.store import statements as sql
@@ -87,7 +87,9 @@ class Schedules:
             return self._record(tx, one, moment, "skipped", reason=str(error))
         if left_out:
             return self._record(tx, one, moment, "skipped", reason=f'job "{left_out[0]}" has its unique key')
-        return self._record(tx, one, moment, "enqueued", job=id)
+        late = tx.now - moment
+        reason = f"made up for, {times.span(late / 1000)} late" if late > schedule.LATE else None
+        return self._record(tx, one, moment, "enqueued", job=id, reason=reason)
 
     def _record(
         self,
@@ -129,10 +131,11 @@ class Schedules:
         return new
 
     def remove(self, names: Sequence[str]) -> None:
-        """Forget these schedules; their jobs stay."""
+        """Forget all of these schedules or none; their jobs stay."""
         with self._engine.write() as tx:
-            for name in dict.fromkeys(names):
+            for name in sorted(set(names)):
                 self._locked(tx, name)
+            for name in set(names):
                 tx.run(sql.REMOVE_SCHEDULE, {"name": name})
         self._engine.announce()
 

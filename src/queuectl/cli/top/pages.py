@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -113,6 +114,8 @@ def _facts(job: Job, known: Known) -> Iterator[tuple[str, str, str]]:
     yield "Attempts", f"{job.attempts} of {job.max_retries} failed{lost}", ""
     if told := progress(job):
         yield "Progress", told, "processing"
+    if job.result is not None:
+        yield "Result", json.dumps(job.result, ensure_ascii=False), ""
     yield "Enqueued", _moment(job.created_at, known), ""
     if job.state in WAITING:
         due = lasted(job.run_at - known.now + 999)

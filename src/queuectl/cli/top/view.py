@@ -290,7 +290,7 @@ def press(view: View, key: str, known: Known, body: int) -> tuple[View, Order | 
 def _answer(view: View, key: str) -> tuple[View, Order | None]:
     if key in ("y", "Y"):
         return replace(view, question=None), view.question
-    return (replace(view, question=None) if key in ("n", "N", "q", "esc") else view), None
+    return replace(view, question=None), None  # whatever else was meant, it was not yes
 
 
 def _type(view: View, key: str) -> View:
@@ -350,8 +350,12 @@ def _in_list(view: View, key: str, known: Known, body: int) -> tuple[View, Order
         case "p" if isinstance(row := selected(view, known), Queue):
             return view, Order("resume" if row.rules.paused else "pause", row.name)
         case "enter" | "l":
-            id = _job_of(selected(view, known))
-            return (replace(view, pages=(JOB if key == "enter" else LOG,), job=id, scroll=0) if id else view), None
+            row = selected(view, known)
+            id = _job_of(row)
+            if row is None or not id:
+                return view, None
+            kept = {**view.cursors, view.pane: view.cursor._replace(id=id_of(row))}
+            return replace(view, pages=(JOB if key == "enter" else LOG,), job=id, scroll=0, cursors=kept), None
     return _moved(view, key, known, body), None
 
 
