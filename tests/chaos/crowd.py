@@ -39,7 +39,8 @@ def crowd(q: Cli, jobs: int, limit: int, how: str, kills: int = 0, seed: int = 1
     store.views.wait(store.views.unfinished())
     q.ok("worker", "stop")
     most = watch.end()
-    problems = [f"{most} were claimed at once, {limit} may"] if most != limit else []
+    problems = [f"{most} were claimed at once, {limit} may"] if most > limit else []
+    problems += [] if most else ["nobody watched"]
     problems += [f"{id} is {state}" for id, state in store.views.states(ids).items() if state != "completed"]
     if not kills:  # a killed run leaves no word of its end
         problems += _by_ledger(ledger, jobs, limit)

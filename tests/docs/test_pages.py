@@ -44,7 +44,7 @@ def test_the_readme_shows_what_really_happens() -> None:
 def normal(page: str) -> list[str]:
     """The page without what differs from run to run: ids, times, process numbers, widths."""
     page = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "MOMENT", page)
-    page = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \w+", "MOMENT", page)
+    page = re.sub(r"(\b[A-Z][a-z]{2} )?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \w+", "MOMENT", page)
     page = re.sub(r"(?<=worker=)\w+|\b[a-z2-7]{10}\b", "ID", page)
     page = re.sub(r"\b(in )?\d[\d.]*(ms|[smhd])\b( \d+[smh]\b)?( ago)?|\bnow\b", "SPAN", page)
     page = re.sub(r"(?<=pid )\d+", "PID", page)
