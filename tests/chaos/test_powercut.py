@@ -13,6 +13,8 @@ from queuectl.store import Store
 from queuectl.store.sqlite import SqliteEngine
 from tests.chaos.conftest import need
 from tests.chaos.powercut import after_power_cut, lost_by_power_cut
+from tests.conftest import eventually
+from tests.e2e.conftest import Cli
 
 
 def test_acknowledged_jobs_survive_a_power_cut(tmp_path: Path) -> None:
@@ -44,3 +46,23 @@ def test_what_was_settled_and_flushed_survives_a_power_cut(tmp_path: Path, flush
     [id], states, sound = after_power_cut(tmp_path, need, run_one)
     assert states == {id: "completed" if flushed else "pending"}
     assert sound
+
+
+def test_what_a_schedule_has_enqueued_survives_a_power_cut(tmp_path: Path) -> None:
+    """Else its firing would be one that was missed, although people had seen its job."""
+    worker: list[Cli] = []
+
+    def fire(path: str) -> list[str]:
+        worker.append(q := Cli(tmp_path, path))
+        q.ok("schedule", "add", "s", "--every", "1s", "--overlap", "queue", "--", "true")
+        q.ok("worker", "start", "--queue", "other")  # so that nothing runs, and nothing else is put on disk
+        fired = eventually(lambda: [job["id"] for job in q.json("list")][1:], "two firings")
+        return [*reversed(fired)]
+
+    try:
+        fired, states, sound = after_power_cut(tmp_path, need, fire)
+    finally:
+        for q in worker:
+            q.end_all()
+    assert sound
+    assert [states.get(id) for id in fired] == ["pending"] * len(fired)

@@ -30,7 +30,7 @@ def test_the_jobs_of_a_batch_are_found_together(store: Store, hire: Hire) -> Non
     assert store.views.ids_in("b") == ["a", "b"]
     assert [job.id for job in store.views.jobs(batch="b")] == ["b", "a"]
     hire().work_off()
-    assert store.views.unfinished_in("b") == ["b"]
+    assert store.views.unfinished(batch="b") == ["b"]
     assert [job.id for job in store.views.jobs(state="completed", batch="b")] == ["a"]
     assert store.views.job("other").batch is None
     with pytest.raises(NotFound, match='no batch "x"'):

@@ -111,8 +111,8 @@ def test_the_list_tells_what_there_is(q: Cli) -> None:
 
 
 def test_a_slip_of_the_name_is_mentioned(q: Cli) -> None:
-    q.enqueue("true", queue="mail")
-    assert q("queue", "pause", "mial").err == 'No job has been in the queue "mial" yet. Did you mean "mail"?\n'
+    q.enqueue("true", queue="Mail")
+    assert q("queue", "pause", "Mial").err == 'No job has been in the queue "Mial" yet: did you mean "Mail"?\n'
 
 
 @on_sqlite

@@ -286,8 +286,7 @@ def _cancel_all(store: Store, batch: str | None, queue: str | None, tag: str | N
     if batch:
         store.views.ids_in(batch)  # a slip should be noticed
     while True:
-        fitting = store.views.jobs(queue=queue, tag=tag, batch=batch, limit=-1)
-        ids = [job.id for job in reversed(fitting) if not job.finished]
+        ids = store.views.unfinished(queue, batch, tag)
         try:
             store.cancel(ids)
         except Conflict:

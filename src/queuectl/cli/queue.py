@@ -157,5 +157,5 @@ def _checked(store: Store, names: tuple[str, ...] | list[str]) -> list[str]:
     known = {queue.name for queue in store.views.queues()}
     for name in chosen:
         if known and name not in known:
-            note(f'No job has been in the queue "{name}" yet. {did_you_mean(name, sorted(known)).capitalize()}')
+            note(f'No job has been in the queue "{name}" yet: {did_you_mean(name, sorted(known))}')
     return chosen

@@ -137,16 +137,24 @@ def _answer(store: Store, job: NewJob, job_id: str, wait: bool, quiet: bool, jso
 
 
 def mention_missing_worker(store: Store, queues: Iterable[str]) -> None:
-    """Say so if nobody is there to run jobs of these queues."""
-    served = store.served()
-    if not served:
+    """Say so if nobody is there to run jobs of these queues, or if they are paused."""
+    told, paused = store.attendance()
+    if not told:
         note(NO_WORKER)
         return
     for queue in sorted(set(queues)):
-        if not any(not names or queue in names for names in served):
+        if not _is_served(queue, told):
             note(f'No worker serves the queue "{queue}". Start one: queuectl worker start --queue {queue}')
-        elif store.is_paused(queue):
+        elif queue in paused:
             note(f'The queue "{queue}" is paused. Let it go on: queuectl queue resume {queue}')
+
+
+def _is_served(queue: str, told: Sequence[Sequence[str]]) -> bool:
+    if not all(told):  # most workers serve all queues, and need not load more than this
+        return True
+    from queuectl.turns import serves
+
+    return any(serves(words, queue) for words in told)
 
 
 def _moment(at: str | None, delay: str | None) -> str | None:

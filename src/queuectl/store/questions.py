@@ -74,9 +74,13 @@ SELECT 1 FROM jobs WHERE state IN ('pending', 'failed') AND NOT ready AND NOT pa
 
 UNFINISHED = """
 SELECT id FROM (
-  SELECT id, seq FROM jobs WHERE state || '' IN ('pending', 'failed', 'blocked') AND state <> 'processing'
+  SELECT id, seq, queue, batch FROM jobs
+   WHERE state || '' IN ('pending', 'failed', 'blocked') AND state <> 'processing'
    UNION ALL
-  SELECT id, seq FROM jobs WHERE state = 'processing') AS unfinished
+  SELECT id, seq, queue, batch FROM jobs WHERE state = 'processing') AS unfinished
+ WHERE (CAST(:queue AS TEXT) IS NULL OR queue = :queue)
+   AND (CAST(:batch AS TEXT) IS NULL OR batch = :batch)
+   AND (CAST(:tag AS TEXT) IS NULL OR EXISTS (SELECT 1 FROM tags WHERE job = seq AND tag = :tag))
  ORDER BY seq
 """
 

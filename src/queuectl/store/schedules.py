@@ -143,7 +143,7 @@ class Schedules:
         """Let these schedules rest, or go on: with their next firing, not with those that came meanwhile."""
         changed = []
         with self._engine.write() as tx:
-            for name in dict.fromkeys(names):
+            for name in sorted(set(names)):  # in one order, so that nobody waits for somebody who waits for him
                 found = self._locked(tx, name)
                 if found.paused != paused:
                     found = self._fired(tx, found) if paused else schedule.with_next(found, tx.now)

@@ -155,7 +155,7 @@ LET_GO = "UPDATE jobs SET ready = TRUE, parked = FALSE {from_each} WHERE jobs.se
 
 LET_GO_ALL = "UPDATE jobs SET ready = TRUE, parked = FALSE WHERE parked AND queue = :queue"
 
-IS_PAUSED = "SELECT 1 FROM queues WHERE name = :name AND paused"
+PAUSED = "SELECT name FROM queues WHERE paused"
 
 MENTION_QUEUE = "INSERT INTO queues (name) VALUES (:name) ON CONFLICT (name) DO NOTHING"
 

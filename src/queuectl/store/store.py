@@ -266,14 +266,15 @@ class Store:
             by = {"state": "processing", "worker": worker, "now": tx.now}
             tx.each(sql.REPORT, [{"seq": claim.seq, "run": claim.run, "report": text, **by} for claim, text in said])
 
-    def served(self) -> list[list[str]]:
-        """The queues of each living worker that takes jobs; an empty list means all."""
+    def attendance(self) -> tuple[list[list[str]], set[str]]:
+        """What each living worker that takes jobs was told of queues (words for `turns.serves`), and which queues are
+        paused."""
         with self.engine.read() as tx:
-            return [
-                [word.partition("=")[0] for word in queues.split()]  # the words of `Turns`
-                for queues, *holder in tx.rows(sql.SERVED)
-                if self.engine.is_alive(tuple(holder), tx.now)
+            paused = {name for (name,) in tx.rows(sql.PAUSED)}
+            told = [
+                words.split() for words, *holder in tx.rows(sql.SERVED) if self.engine.is_alive(tuple(holder), tx.now)
             ]
+        return told, paused
 
     # -- recovery ----------------------------------------------------------------------------------------
 
@@ -391,10 +392,6 @@ class Store:
             rules = limits.change(tx, name, **fields)
         self.engine.announce()
         return rules
-
-    def is_paused(self, queue: str) -> bool:
-        with self.engine.read() as tx:
-            return bool(tx.rows(sql.IS_PAUSED, {"name": queue}))
 
     def config(self) -> Config:
         """Every setting's value in force."""

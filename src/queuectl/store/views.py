@@ -143,10 +143,6 @@ class Views:
             raise NotFound(f'there is no batch "{batch}"', "its name is given with enqueue --batch")
         return ids
 
-    def unfinished_in(self, batch: str) -> list[str]:
-        states = self.states(ids := self.ids_in(batch))
-        return [id for id in ids if states.get(id) not in (None, *FINISHED)]
-
     def any_due(self) -> bool:
         """Is there a job that could run now, in a queue that is not paused?"""
         with self._engine.read() as tx:
@@ -155,9 +151,10 @@ class Views:
                 return True
             return bool(tx.rows(ask.ANY_OVERDUE, {"now": tx.now}))
 
-    def unfinished(self) -> list[str]:
+    def unfinished(self, queue: str | None = None, batch: str | None = None, tag: str | None = None) -> list[str]:
+        """The ids of what has not come to its end, the oldest first."""
         with self._engine.read() as tx:
-            return [id for (id,) in tx.rows(ask.UNFINISHED)]
+            return [id for (id,) in tx.rows(ask.UNFINISHED, {"queue": queue, "batch": batch, "tag": tag})]
 
     def wait(
         self, ids: Sequence[str], timeout: float | None = None, progress: Callable[[int], None] = lambda done: None

@@ -22,6 +22,8 @@ Ended = tuple[Claim, lifecycle.Outcome, Report]
 
 
 class Slots:
+    """So many runs at once, each from its start to the end of its processes; settling them is the worker's."""
+
     def __init__(self, count: int, place: Workplace, board: Board, ears: Ears, reports: Reports, log: Log) -> None:
         self._count = count
         self._place = place

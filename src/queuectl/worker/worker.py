@@ -220,8 +220,8 @@ class Worker:
             return
         self._in_doubt = False
         now = time.monotonic()
-        if self._ended and self._flush_at is None:
-            self._flush_at = now + FLUSH_WITHIN
+        if self._ended:
+            self._flush_soon()
         settled = [claim for claim, _, _ in self._ended]
         self._ended.clear()
         self._news = False
@@ -266,7 +266,9 @@ class Worker:
         self._fire_at = time.monotonic() + FIRE_AGAIN_AFTER
         try:
             fired, problems = self._store.schedules.fire()
-            self._news |= fired
+            if fired:
+                self._news = True
+                self._flush_soon()  # what has become a job must not be forgotten with the power
             for problem in set(problems) - self._schedule_troubles:
                 self._log.tell("schedule not fired", reason=problem)
             self._schedule_troubles = set(problems)
@@ -444,6 +446,10 @@ class Worker:
             if self._store.prune(PRUNABLE, age) < PRUNED_AT_ONCE:
                 return
         self._prune_at = 0.0  # there is more: go on with the next beat
+
+    def _flush_soon(self) -> None:
+        if self._flush_at is None:
+            self._flush_at = time.monotonic() + FLUSH_WITHIN
 
     def _flush(self) -> None:
         self._flush_at = None
