@@ -204,6 +204,20 @@ class Queue:
         return {**self.rules.as_json(), "jobs": self.jobs}
 
 
+class Act(NamedTuple):
+    """What somebody did to the queue."""
+
+    n: int
+    at: int
+    who: str
+    action: str
+    target: str
+    detail: str
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self._asdict(), "at": iso(self.at)}
+
+
 class Claim(NamedTuple):  # made for each run, in a third of the time of a frozen dataclass
     """A job leased to one worker for one run: all that running it takes. (seq, run) is its fence."""
 

@@ -16,6 +16,8 @@ STATEMENTS = {
 }
 STATEMENTS |= {f"WIPE {text}": text for text in statements.WIPE}
 STATEMENTS |= {f"BATCH {table}": text for table, text in statements.BATCH.items()}
+for ways in ("LOOK", "FITTING", "FITTING_IDS", "FITTING_COUNT"):
+    STATEMENTS |= {f"{ways} {way}": text for way, text in getattr(questions, ways).items()}
 
 
 def test_none_is_overlooked() -> None:

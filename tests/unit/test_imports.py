@@ -31,7 +31,7 @@ ALLOWED = {
     "queuectl.states", "queuectl.store", "queuectl.store.migrate", "queuectl.store.opening",
     "queuectl.store.sqlite", "queuectl.store.statements", "queuectl.store.store",
     "queuectl.store.batches", "queuectl.store.limits", "queuectl.store.runs",
-    "queuectl.store.dependencies", "queuectl.store.uniqueness",
+    "queuectl.store.dependencies", "queuectl.store.intake", "queuectl.store.uniqueness",
     "queuectl.times",
     # The driver, and what all of these need of the standard library: small, or part of the interpreter.
     "apsw", "__future__", "_collections_abc", "collections.abc", "collections", "_collections", "itertools", "types",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
+import pwd
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -32,6 +34,7 @@ COMMANDS = {
     "queue": "queue",
     "schedule": "schedule",
     "metrics": "overview",
+    "serve": "serve",
     "config": "config",
     "prune": "upkeep",
     "reset": "upkeep",
@@ -152,12 +155,20 @@ def with_store(command: F) -> F:
     @functools.wraps(command)
     def opened(ctx: click.Context, /, db: str | None, **options: Any) -> Any:
         store = open_store(chosen_db(ctx, db))
+        store.actor = _whoever_typed_this()
         try:
             return command(store, **options)
         finally:
             store.close()
 
     return opened  # type: ignore[return-value]
+
+
+def _whoever_typed_this() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # in a container, users need not have names
+        return f"uid {os.getuid()}"
 
 
 def chosen_db(ctx: click.Context, db: str | None) -> str | None:

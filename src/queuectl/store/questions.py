@@ -33,6 +33,41 @@ LIST_RUNNING = f"""
 SELECT {JOB_COLUMNS} FROM jobs WHERE seq IN (SELECT seq FROM jobs WHERE state = 'processing') {_AND_OPTIONS}
 """
 
+# Page by page, along one of these ways. First how far a look of so many jobs goes, then what fits within it: so
+# a look that finds nothing ends.
+_WAYS = {
+    "all": "seq > 0",
+    "state": "state || '' = :state AND state <> 'processing'",
+    "running": "state = 'processing'",
+    "tag": "seq IN (SELECT job FROM tags WHERE tag = :tag AND job < :before AND job >= :low)",
+    "batch": "batch = :batch AND batch IS NOT NULL",
+}
+_LOOKED_AT = {
+    **{way: f"SELECT seq FROM jobs WHERE {where} AND seq < :before" for way, where in _WAYS.items() if way != "tag"},
+    "tag": "SELECT job AS seq FROM tags WHERE tag = :tag AND job < :before",
+}
+_FITS = """
+   AND (CAST(:state AS TEXT) IS NULL OR state = :state)
+   AND (CAST(:queue AS TEXT) IS NULL OR queue = :queue)
+   AND (CAST(:tag AS TEXT) IS NULL OR EXISTS (SELECT 1 FROM tags WHERE job = seq AND tag = :tag))
+   AND (CAST(:batch AS TEXT) IS NULL OR batch = :batch)
+   AND (CAST(:key AS TEXT) IS NULL OR key = :key)
+   AND (CAST(:worker AS TEXT) IS NULL OR worker_id = :worker)
+   AND (CAST(:exit AS INTEGER) IS NULL OR exit_code = :exit)
+   AND (CAST(:since AS BIGINT) IS NULL OR updated_at >= :since)
+   AND (CAST(:text AS TEXT) IS NULL OR lower(command) LIKE :text ESCAPE '\\' OR lower(error) LIKE :text ESCAPE '\\'
+        OR lower(id) LIKE :text ESCAPE '\\')
+"""
+LOOK = {
+    way: f"SELECT min(seq), count(*) FROM ({looked_at} ORDER BY seq DESC LIMIT :window) AS looked"
+    for way, looked_at in _LOOKED_AT.items()
+}
+_WITHIN = {way: f"FROM jobs WHERE {where} AND seq < :before AND seq >= :low {_FITS}" for way, where in _WAYS.items()}
+_NEWEST_FIRST = "ORDER BY seq DESC LIMIT :limit"
+FITTING = {way: f"SELECT seq, {JOB_COLUMNS} {within} {_NEWEST_FIRST}" for way, within in _WITHIN.items()}
+FITTING_IDS = {way: f"SELECT seq, id {within} {_NEWEST_FIRST}" for way, within in _WITHIN.items()}
+FITTING_COUNT = {way: f"SELECT count(*) {within}" for way, within in _WITHIN.items()}
+
 # For a live view: what has run the longest, what is due in the order of its claim, what becomes due, what is blocked,
 # what has finished last.
 LONGEST_RUNNING = f"""
@@ -116,4 +151,8 @@ SELECT count(*) FROM (
    WHERE ready AND queue = :queue
      AND (priority > :priority OR (priority = :priority AND seq < (SELECT seq FROM jobs WHERE id = :id)))
    LIMIT :limit) AS ahead
+"""
+
+ACTS = """
+SELECT n, at, who, action, target, detail FROM audit WHERE n < :before ORDER BY n DESC LIMIT :limit
 """

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from queuectl import newjob, schedule, times
 from queuectl.errors import Conflict, Duplicate, InvalidInput, NotFound, QueuectlError, did_you_mean
 from queuectl.schedule import Firing, Schedule
+from queuectl.store import intake
 from queuectl.store import statements as sql
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Schedules:
         if tx.rows(sql.STATES_OF, {"ids": [id]}):
             return self._record(tx, one, moment, "skipped", reason=f'there is a job "{id}" already')
         try:
-            left_out = self._store.insert(tx, [newjob.from_fields(schedule.fields_of(one, moment))], [id])
+            left_out = intake.insert(tx, self._engine, [newjob.from_fields(schedule.fields_of(one, moment))], [id])
         except Duplicate:  # somebody took its unique key in this very moment: all of it again
             raise
         except (InvalidInput, Conflict) as error:  # nothing was written yet
@@ -127,6 +128,7 @@ class Schedules:
                 new = schedule.in_place_of(_schedule(there[0]), new)
             if not tx.run(sql.REPLACE_SCHEDULE if there else sql.ADD_SCHEDULE, _row(new)):
                 raise Conflict(f'a schedule "{name}" was made in this very moment', "try again")
+            self._store.record(tx, "schedule", [name], "replaced" if there else "added")
         self._engine.announce()
         return new
 
@@ -137,6 +139,7 @@ class Schedules:
                 self._locked(tx, name)
             for name in set(names):
                 tx.run(sql.REMOVE_SCHEDULE, {"name": name})
+            self._store.record(tx, "schedule", sorted(set(names)), "removed")
         self._engine.announce()
 
     def pause(self, names: Sequence[str], paused: bool) -> list[Schedule]:
@@ -150,6 +153,7 @@ class Schedules:
                     found = replace(found, paused=paused)
                     tx.run(sql.PAUSE_SCHEDULE, {"name": name, "paused": paused, "next_at": found.next_at})
                 changed.append(found)
+            self._store.record(tx, "schedule", sorted(set(names)), "paused" if paused else "resumed")
         self._engine.announce()
         return changed
 
@@ -159,12 +163,13 @@ class Schedules:
             found = self._locked(tx, name)
             [(last,)] = tx.rows(sql.LAST_TRIGGER, {"name": name, "now": tx.now})
             id = newjob.new_id()
-            left_out = self._store.insert(tx, [newjob.from_fields(schedule.fields_of(found, tx.now))], [id])
+            left_out = intake.insert(tx, self._engine, [newjob.from_fields(schedule.fields_of(found, tx.now))], [id])
             if left_out:
                 hint = f"wait for it: queuectl wait {left_out[0]}"
                 raise Conflict(f'job "{left_out[0]}" has the unique key of its jobs', hint)
             self._take(tx, found, tx.now, last + 1)
             self._record(tx, found, tx.now, "triggered", id, n=last + 1)
+            self._store.record(tx, "schedule", [name], f"triggered: {id}")
         self._engine.announce()
         return id
 

@@ -44,6 +44,18 @@ SELECT parents.seq, children.seq, {each:condition}, {each:state}
  WHERE parents.id = {each:parent_id} AND children.id = {each:child_id}
 """
 
+# Whoever writes the row may enqueue; a second one with the same key waits for the first, and finds its row.
+TAKE_SUBMISSION = """
+INSERT INTO submissions (key, fingerprint, ids, at) VALUES (:key, :fingerprint, '', :now)
+    ON CONFLICT (key) DO NOTHING
+"""
+
+SUBMISSION = "SELECT fingerprint, ids FROM submissions WHERE key = :key"
+
+ANSWER_SUBMISSION = "UPDATE submissions SET ids = :ids WHERE key = :key"
+
+FORGET_SUBMISSIONS = "DELETE FROM submissions WHERE at < :before"
+
 # -- claim -----------------------------------------------------------------------------------------------
 
 # Becoming due is a move from one index to the other. Bounded, so that no claim pays for a flood of retries.
@@ -476,6 +488,12 @@ UPDATE jobs
 
 DEAD_JOBS = "SELECT id FROM jobs WHERE state || '' = 'dead' AND state <> 'processing' ORDER BY seq {for_update}"
 
+RECORD_ACT = """
+INSERT INTO audit (at, who, action, target, detail) VALUES (:now, :who, :action, :target, :detail) RETURNING n
+"""
+
+FORGET_ACTS = "DELETE FROM audit WHERE n <= :last"
+
 # -- clean-up --------------------------------------------------------------------------------------------
 
 PRUNE = """
@@ -493,7 +511,7 @@ COUNT_PRUNABLE = """
 SELECT count(*) FROM jobs WHERE finished_at IS NOT NULL AND finished_at <= :before AND state {among:states}
 """
 
-PURGE_DEAD = "DELETE FROM jobs WHERE state = 'dead' AND id {among:ids} RETURNING id"
+DELETE_FINISHED = "DELETE FROM jobs WHERE finished_at IS NOT NULL AND id {among:ids} RETURNING id"
 
 ALL_IDS = "SELECT id FROM jobs"
 
@@ -552,8 +570,8 @@ SELECT {", ".join((*key, *rest))}
     for table, (key, rest) in COPIED.items()
 }
 
-# What refers to others goes before them.
-WIPE = tuple(f"DELETE FROM {table}" for table in (*reversed(COPIED), "counts", "workers"))
+# What refers to others goes before them. Who did what is kept: the wipe is a part of it.
+WIPE = tuple(f"DELETE FROM {table}" for table in (*reversed(COPIED), "counts", "workers", "submissions"))
 
 COPIED_ROWS = f"SELECT {', '.join(f'(SELECT count(*) FROM {table})' for table in COPIED)}"
 

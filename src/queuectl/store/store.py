@@ -5,12 +5,12 @@ from __future__ import annotations
 from queuectl import logs, newjob, procfs, settings
 from queuectl.errors import Conflict, Duplicate, OutcomeUnknown, StoreUnavailable, no_such_job
 from queuectl.states import FINISHED
-from queuectl.store import batches, dependencies, limits, runs, uniqueness
+from queuectl.store import dependencies, intake, limits, runs, uniqueness
 from queuectl.store import statements as sql
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from queuectl.lifecycle import Settlement
     from queuectl.model import Claim, Report, Rules, Tick
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 PROMOTED_AT_ONCE = 1000
 PRUNED_AT_ONCE = 1000
-PROGRESS_EVERY = 1000
+ACTS_KEPT = 100_000
+NAMED = 5  # of the things that something was done to
 
 
 class Store:
@@ -31,6 +32,7 @@ class Store:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.actor: str | None = None  # on whose behalf: what he does is recorded
 
     @property
     def views(self) -> Views:
@@ -54,9 +56,14 @@ class Store:
         jobs: Sequence[NewJob],
         progress: Callable[[int], None] | None = None,
         skipped: Callable[[str], object] | None = None,
+        submission: tuple[str, str] | None = None,
     ) -> list[str]:
         """Store all of them or none, and return their ids. When this returns they are on disk. Those that were to be
-        skipped, because another job has their key, are told to `skipped`; the other's id stands in their place."""
+        skipped, because another job has their key, are told to `skipped`; the other's id stands in their place.
+
+        A `submission` (its key, and a fingerprint of all it asks for) happens once: asked again, it brings the same
+        ids, and stores nothing.
+        """
         for _ in range(3):
             # Drawn ids in their own order: a database files neighbours faster than strangers.
             drawn = iter(sorted(newjob.new_ids(sum(not job.id for job in jobs))))
@@ -64,9 +71,16 @@ class Store:
             there: dict[int, str] = {}
             try:
                 with self.engine.write() as tx:
-                    there = self.insert(tx, jobs, ids, progress)
+                    if submission and (known := intake.answered(tx, *submission)) is not None:
+                        return known
+                    there = intake.insert(tx, self.engine, jobs, ids, progress)
+                    if submission:
+                        final = [there.get(index, id) for index, id in enumerate(ids)]
+                        tx.run(sql.ANSWER_SUBMISSION, {"key": submission[0], "ids": " ".join(final)})
+                    self.record(tx, "enqueue", ids)
             except Duplicate:
-                self._refuse_taken(jobs)  # else a drawn id met an old one: again
+                with self.engine.read() as tx:
+                    intake.refuse_taken(tx, jobs)  # else a drawn id met an old one: again
                 continue
             except OutcomeUnknown as lost:
                 new = [id for index, id in enumerate(ids) if index not in there]
@@ -80,83 +94,12 @@ class Store:
             return ids
         raise Conflict("no free id could be drawn", "try again")
 
-    def insert(
-        self,
-        tx: Transaction,
-        jobs: Sequence[NewJob],
-        ids: Sequence[str],
-        progress: Callable[[int], None] | None = None,
-    ) -> dict[int, str]:
-        """Store jobs as a part of a transaction; which of them were left out, and who has their key instead."""
-        there = uniqueness.decide(tx, jobs, ids)
-        new = [(n, id, job) for n, (id, job) in enumerate(zip(ids, jobs, strict=True)) if n not in there]
-        links, unmet = dependencies.plan(tx, new)
-        tx.load("jobs", self._rows(tx.now, self._config(tx), new, unmet, progress))
-        tags = [{"tag": tag, "id": id} for _, id, job in new for tag in job.tags]
-        if tags:
-            tx.each(sql.INSERT_TAG, tags)
-        tx.each(sql.INSERT_DEPENDENCY, links)
-        batches.limit(tx, jobs)
-        return there
-
-    def _rows(
-        self,
-        now: int,
-        config: Config,
-        new: Sequence[tuple[int, str, NewJob]],
-        unmet: Mapping[str, int],
-        progress: Callable[[int], None] | None,
-    ) -> Iterator[dict[str, object]]:
-        """The jobs as rows, with what they left open filled in from the settings."""
-        cwd = None if all(job.cwd for _, _, job in new) else self.engine.default_cwd()
-        for number, id, job in new:
-            if progress and number % PROGRESS_EVERY == 0:
-                progress(number)
-            timeout = config["job_timeout"] if job.timeout_seconds is None else job.timeout_seconds
-            run_at = now if job.run_at is None else job.run_at
-            yield {
-                "id": id,
-                "command": job.command,
-                "queue": job.queue,
-                "state": "blocked" if id in unmet else "pending",
-                "ready": run_at <= now and id not in unmet,
-                "unmet": unmet.get(id, 0),
-                "priority": job.priority,
-                "max_retries": config["max_retries"] if job.max_retries is None else job.max_retries,
-                "backoff_base": config["backoff_base"] if job.backoff_base is None else job.backoff_base,
-                "retry_on": " ".join(job.retry_on) if job.retry_on else None,
-                "no_retry_on": " ".join(job.no_retry_on) if job.no_retry_on else None,
-                "timeout_seconds": timeout or None,
-                "run_at": run_at,
-                "cwd": job.cwd or cwd,
-                "env": _json(job.env) if job.env else None,
-                "unique_key": job.unique_key,
-                "batch": job.batch,
-                "key": job.key,
-                "key_limit": job.key_limit,
-                "created_at": now,
-                "updated_at": now,
-            }
-
     def _is_stored(self, id: str, lost: OutcomeUnknown) -> bool:
         try:
             with self.engine.read() as tx:
                 return bool(tx.rows(sql.STATES_OF, {"ids": [id]}))
         except StoreUnavailable:
             raise lost from None
-
-    def _refuse_taken(self, jobs: Sequence[NewJob]) -> None:
-        chosen = {index: job.id for index, job in enumerate(jobs) if job.id}
-        with self.engine.read() as tx:
-            taken: dict[str, str] = dict(tx.rows(sql.STATES_OF, {"ids": list(chosen.values())}))
-        seen: set[str] = set()
-        for index, id in chosen.items():
-            if id in taken:
-                hint = f"look at it: queuectl show {id}"
-                raise Duplicate(f'a job "{id}" is already there ({taken[id]})', hint, index)
-            if id in seen:
-                raise Duplicate(f'the id "{id}" is used twice in this batch', "ids are unique", index)
-            seen.add(id)
 
     # -- the worker's side -------------------------------------------------------------------------------
 
@@ -347,6 +290,7 @@ class Store:
                 tx.run(sql.RECORD_NOTE, {**fence, "worker": worker, "reason": reason})
             dependencies.cancelled(tx, [found[id][0] for id, state in states.items() if state == "cancelled"])
             limits.follow(tx, keys)
+            self.record(tx, "cancel", list(states))
         for id, state in late:
             raise Conflict(f'job "{id}" is already {state}', "only a job that has not finished can be cancelled")
         self.engine.announce()
@@ -369,6 +313,7 @@ class Store:
                 fence = {"seq": seq, "run": run, "worker": None, "now": tx.now}
                 tx.run(sql.RECORD_NOTE, {**fence, "reason": "retried from the dead letter queue"})
             dependencies.revive(tx, [(seq, id) for id, (seq, *_) in found.items()])
+            self.record(tx, "retry", chosen, f"{spacing:g} s apart" if spacing else "")
         self.engine.announce()
         return chosen
 
@@ -384,12 +329,14 @@ class Store:
         """Tell workers to leave: `drain` after their running jobs, `now` ending those and putting them back."""
         with self.engine.write() as tx:
             tx.run(sql.ORDER_STOP, {"ids": list(ids), "stop": how})
+            self.record(tx, "stop", ids, how)
         self.engine.announce()
 
     def change_queue(self, name: str, **fields: object) -> Rules:
         """Pause or limit a queue, or say how its jobs are retried (the fields of `Rules`); what holds from now on."""
         with self.engine.write() as tx:
             rules = limits.change(tx, name, **fields)
+            self.record(tx, "queue", [name], ", ".join(f"{field} = {value}" for field, value in fields.items()))
         self.engine.announce()
         return rules
 
@@ -404,6 +351,7 @@ class Store:
         value = setting.parse(text)
         with self.engine.write() as tx:
             tx.run(sql.SET_CONFIG, {"key": setting.name, "value": repr(value)})
+            self.record(tx, "set", [setting.name], f"{value:g}")
         self.engine.announce()
         return setting.name, value
 
@@ -412,6 +360,7 @@ class Store:
         setting = settings.find(name)
         with self.engine.write() as tx:
             tx.run(sql.UNSET_CONFIG, {"key": setting.name})
+            self.record(tx, "unset", [setting.name], f"{setting.default:g}")
         self.engine.announce()
         return setting.name, setting.default
 
@@ -425,17 +374,27 @@ class Store:
         with self.engine.write() as tx:
             before = tx.now - round(older_than * 1000)
             ids = [id for (id,) in tx.rows(sql.PRUNE, {"states": list(states), "before": before, "limit": limit})]
+            self.record(tx, "prune", ids)
         logs.remove(self.engine.log_dir, ids)
         return len(ids)
 
+    def delete(self, ids: Sequence[str]) -> int:
+        """Delete these jobs with their history and logs, all or none; they must have finished."""
+        return self._delete(ids, FINISHED, "only a job that has finished can be deleted; cancel it first")
+
     def purge_dead(self, ids: Sequence[str] | None = None) -> int:
         """Delete dead jobs with their history and logs: these, or all."""
+        return self._delete(ids, ("dead",), "only dead jobs can be purged")
+
+    def _delete(self, ids: Sequence[str] | None, states: Collection[str], hint: str) -> int:
         with self.engine.write() as tx:
             chosen = [id for (id,) in tx.rows(sql.DEAD_JOBS)] if ids is None else list(ids)
             for id, (_, state, _, _) in self._locked(tx, chosen).items():
-                if state != "dead":
-                    raise Conflict(f'job "{id}" is {state}, not dead', "only dead jobs can be purged")
-            deleted = [id for (id,) in tx.rows(sql.PURGE_DEAD, {"ids": chosen})]
+                if state not in states:
+                    allowed = "dead" if len(states) == 1 else "finished"
+                    raise Conflict(f'job "{id}" is {state}, not {allowed}', hint)
+            deleted = [id for (id,) in tx.rows(sql.DELETE_FINISHED, {"ids": chosen})]
+            self.record(tx, "delete", deleted)
         logs.remove(self.engine.log_dir, deleted)
         return len(deleted)
 
@@ -449,16 +408,20 @@ class Store:
             ids = [id for (id,) in tx.rows(sql.ALL_IDS)]
             for statement in sql.WIPE:
                 tx.run(statement)
+            self.record(tx, "reset", ids or ["everything"])
         logs.remove(self.engine.log_dir, ids)
         self.engine.compact()
         return len(ids)
 
+    def record(self, tx: Transaction, action: str, targets: Sequence[str], detail: str = "") -> None:
+        """Write down who did what, if it is done on somebody's behalf and to something."""
+        if not self.actor or not targets:
+            return
+        more = f" and {len(targets) - NAMED} more" if len(targets) > NAMED else ""
+        act = {"who": self.actor, "action": action, "target": ", ".join(targets[:NAMED]) + more, "detail": detail}
+        [(n,)] = tx.rows(sql.RECORD_ACT, {**act, "now": tx.now})
+        tx.run(sql.FORGET_ACTS, {"last": n - ACTS_KEPT})
+
 
 def _pairs(text: str | None, by: str) -> list[tuple[str, str, str]]:
     return [pair.partition(by) for pair in text.split()] if text else []
-
-
-def _json(value: object) -> str:
-    import json  # here: most jobs have no environment of their own
-
-    return json.dumps(value)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from queuectl import graph, logs, newjob, results
 from queuectl.errors import InvalidInput, NotFound, TimedOut, no_such_job
 from queuectl.lifecycle import State
-from queuectl.model import Event, Job, Link, Obstacles, Queue, Rules, Wait, Worker
+from queuectl.model import Act, Event, Job, Link, Obstacles, Queue, Rules, Wait, Worker
 from queuectl.states import FINISHED
 from queuectl.store import find, limits
 from queuectl.store import questions as ask
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from queuectl.store.engine import Engine, Row
+    from queuectl.store.listing import Listing
 
 MOST = 2**62
 METRICS_WINDOW = 10_000
@@ -60,7 +61,7 @@ class Metrics:
 
 class Views:
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        self.engine = self._engine = engine
 
     # -- jobs --------------------------------------------------------------------------------------------
 
@@ -74,7 +75,7 @@ class Views:
             found = tx.rows(ask.GET_JOB, {"id": id})
         if not found:  # pruned between the two reads
             raise no_such_job(text)
-        return self._job(found[0])
+        return self.as_job(found[0])
 
     def jobs(
         self,
@@ -102,7 +103,7 @@ class Views:
                 rows = tx.rows(ask.LIST_RUNNING, params)
             else:
                 rows = tx.rows(ask.LIST_STATE, {**params, "state": state})
-        return [self._job(row) for row in rows]
+        return [self.as_job(row) for row in rows]
 
     def running(self, limit: int) -> list[Job]:
         """What runs, the longest first."""
@@ -121,7 +122,7 @@ class Views:
             for statement in (ask.NEXT_PARKED, ask.NEXT_WAITING, ask.NEXT_BLOCKED):
                 if len(found) < limit:
                     found += tx.rows(statement, {"limit": limit - len(found)})
-        return [self._job(row) for row in found]
+        return [self.as_job(row) for row in found]
 
     def finished(self, limit: int) -> list[Job]:
         """What has finished, the latest first."""
@@ -129,7 +130,7 @@ class Views:
 
     def _some(self, statement: str, limit: int) -> list[Job]:
         with self._engine.read() as tx:
-            return [self._job(row) for row in tx.rows(statement, {"limit": limit})]
+            return [self.as_job(row) for row in tx.rows(statement, {"limit": limit})]
 
     def states(self, ids: Sequence[str]) -> dict[str, str]:
         with self._engine.read() as tx:
@@ -186,7 +187,7 @@ class Views:
             rows = tx.rows(ask.HISTORY, {"id": id})
         if not found:
             raise no_such_job(text)
-        return _story(self._job(found[0]), rows)
+        return _story(self.as_job(found[0]), rows)
 
     def ahead_of(self, job: Job) -> int:
         """How many due jobs of its queue come before it, counted up to COUNT_AHEAD_UP_TO."""
@@ -225,7 +226,7 @@ class Views:
             before = tx.now - round(older_than * 1000)
             return int(tx.rows(sql.COUNT_PRUNABLE, {"states": list(states), "before": before})[0][0])
 
-    def _job(self, row: Row) -> Job:
+    def as_job(self, row: Row) -> Job:
         fields = dict(zip(sql.JOB_FIELDS, row, strict=True))
         fields["env"] = json.loads(fields["env"] or "{}")
         for words in ("tags", "retry_on", "no_retry_on"):
@@ -241,6 +242,12 @@ class Views:
         host, _, folder = place.partition(":")
         elsewhere = host if host not in ("", os.uname().nodename) else None
         return Job(**fields, log_path=logs.path_of(folder, fields["id"]), log_host=elsewhere)
+
+    @property
+    def listing(self) -> Listing:
+        from queuectl.store.listing import Listing
+
+        return Listing(self)
 
     # -- the whole ---------------------------------------------------------------------------------------
 
@@ -314,6 +321,11 @@ class Views:
                 heartbeat_at, stop,
             ) in rows
         ]  # fmt: skip
+
+    def acts(self, before: int | None = None, limit: int = 100) -> list[Act]:
+        """Who did what, the latest first; `before` is the number of an act."""
+        with self._engine.read() as tx:
+            return [Act(*row) for row in tx.rows(ask.ACTS, {"before": before or MOST, "limit": limit})]
 
     def metrics(self) -> Metrics:
         counts = self.counts()

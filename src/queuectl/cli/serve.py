@@ -1,0 +1,82 @@
+"""`serve`: the dashboard, the HTTP API and the metrics."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from queuectl.cli.app import chosen_db
+from queuectl.cli.render import BOLD, paint, say, visible
+from queuectl.errors import InvalidInput
+
+DEFAULT_PORT = 8642
+
+
+@click.command("serve")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True, help="0: a free one.")
+@click.option(
+    "--token-file",
+    type=click.Path(),
+    metavar="FILE",
+    help="Who may come in, one a line: NAME viewer|operator|admin TOKEN. An admin's may also be in $QUEUECTL_TOKEN.",
+)
+@click.option("--allow-host", multiple=True, metavar="NAME", help="A name it also answers to, as a proxy sends it.")
+@click.option("--open", "open_browser", is_flag=True, help="Open the dashboard in a browser.")
+@click.option("--db", type=click.Path(), metavar="PATH", help="The queue to use.")
+@click.pass_context
+def serve_command(
+    ctx: click.Context,
+    /,
+    host: str,
+    port: int,
+    token_file: str | None,
+    allow_host: tuple[str, ...],
+    open_browser: bool,
+    db: str | None,
+) -> None:
+    """Serve the dashboard, the HTTP API and the metrics of a queue, until Ctrl-C.
+
+    Whoever may enqueue can run any command as you. So it listens on this machine alone, and lets in only who opens
+    the link it prints, or brings a token. Any other address needs tokens of your own: see --token-file.
+    """
+    try:
+        from queuectl.web import access, server
+        from queuectl.web.app import make_app
+        from queuectl.web.stores import Stores
+    except ModuleNotFoundError as error:
+        if error.name not in ("starlette", "uvicorn", "jinja2"):
+            raise
+        raise InvalidInput(
+            f"serve needs the package {error.name}, which is not installed",
+            f"{sys.executable} -m pip install starlette uvicorn jinja2",
+        ) from None
+
+    tokens = access.given_tokens(token_file)
+    if not tokens and not access.is_loopback(host):
+        raise InvalidInput(
+            f"on {host} others can reach it, and there is no token",
+            "give --token-file FILE or set QUEUECTL_TOKEN: openssl rand -hex 32",
+        )
+    stores = Stores(chosen_db(ctx, db))
+    where = f"It is in {token_file}." if token_file else "It is what QUEUECTL_TOKEN was at the start of the server."
+    if not tokens:
+        tokens = [access.own_token(stores.run_dir)]
+        where = f"It is in {access.own_token_file(stores.run_dir)}, which only you can read."
+    entry = access.Access(tokens, access.signing_key(stores.run_dir))
+    listening = server.listen(host, port)
+    port = listening.getsockname()[1]
+    shown = f"[{host}]" if ":" in host else host
+    app = make_app(stores, entry, access.allowed_hosts(host, port, allow_host), port, where)
+    link = f"http://{shown}:{port}/login?code={entry.login_code()}"
+    say(f"Serving {visible(stores.name)} on {paint(f'http://{shown}:{port}', BOLD)}")
+    say(f"Log in, once, with this link: {link}")
+    say(f"Or with a token, also for programs. {visible(where)}")
+    say("Ctrl-C ends it; the queue goes on.")
+    sys.stdout.flush()
+    if open_browser:
+        import webbrowser
+
+        webbrowser.open(link)
+    server.run(app, listening)

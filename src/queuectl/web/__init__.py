@@ -1,0 +1,1 @@
+"""The dashboard, the HTTP API and the metrics: `queuectl serve`."""

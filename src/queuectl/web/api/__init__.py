@@ -1,0 +1,7 @@
+"""The HTTP API."""
+
+from __future__ import annotations
+
+from queuectl.web.routing import Door
+
+ROUTES: tuple[Door, ...] = ()

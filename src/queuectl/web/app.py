@@ -1,0 +1,168 @@
+"""The whole app: its routes, and how errors are said."""
+
+from __future__ import annotations
+
+import http
+import logging
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import compile_path
+
+from queuectl.errors import QueuectlError
+from queuectl.web import api, login, pages
+from queuectl.web.access import Access, Role, User
+from queuectl.web.desk import Desk
+from queuectl.web.guard import Guard
+from queuectl.web.live import Live, stream
+from queuectl.web.refusals import Malformed, Unauthorized, UnknownPage, WrongMethod, problem
+from queuectl.web.routing import Door, admit, desk, form, user_of, wants_page
+from queuectl.web.stores import Stores
+from queuectl.web.view import FOLDER, Ask, View, answer, draw, regions
+
+log = logging.getLogger("queuectl.web")
+FLASH = 10  # seconds that what was said about an action waits for the next page
+
+
+def make_app(stores: Stores, access: Access, hosts: frozenset[str], port: int, where_is_the_token: str) -> Starlette:
+    cookie = f"queuectl_{port}"
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        live = Live(stores, draw_live)
+        app.state.desk = Desk(stores, access, live, cookie, where_is_the_token)
+        yield
+        live.close()
+        stores.close()
+
+    def refuse(request: Request, error: QueuectlError) -> Response:
+        return _say(request, error)
+
+    return Starlette(
+        routes=list(ROUTES),
+        middleware=[Middleware(Guard, access=access, hosts=hosts, cookie=cookie, refuse=refuse)],
+        exception_handlers={QueuectlError: _say, HTTPException: _say_http, Exception: _say_bug},  # type: ignore[dict-item]
+        lifespan=lifespan,
+    )
+
+
+# -- pages and actions -----------------------------------------------------------------------------------
+
+
+def _page(page: pages.Page) -> Door:
+    def show(request: Request) -> Response:
+        flash = request.cookies.get(f"{desk(request).cookie}_said")
+        ask = Ask(user_of(request), request.path_params, dict(request.query_params), _read_flash(flash))
+        with desk(request).stores.lend() as store:
+            view = page.show(store, ask)
+        response = answer(request, view, ask)
+        if flash:
+            response.delete_cookie(f"{desk(request).cookie}_said", httponly=True, samesite="strict")
+        return response
+
+    return Door(page.path, show, page.role)
+
+
+def _action(action: pages.Action) -> Door:
+    def do(request: Request) -> Response:
+        fields = form(request)
+        user = user_of(request)
+        ask = Ask(user, request.path_params, dict(request.query_params))
+        with desk(request).stores.lend(user.name) as store:
+            done = action.do(store, ask, fields)
+        response = RedirectResponse(done.to or login.local_path(fields.get("back", ["/"])[0]), 303)
+        response.set_cookie(
+            f"{desk(request).cookie}_said", quote(done.said), max_age=FLASH, httponly=True, samesite="strict"
+        )
+        return response
+
+    return Door(action.path, do, action.role, ["POST"])
+
+
+def _read_flash(text: str | None) -> str:
+    from urllib.parse import unquote
+
+    return unquote(text or "")
+
+
+def draw_live(stores: Stores, address: str, user: User) -> dict[str, str]:
+    """The live regions of the page at this address."""
+    parts = urlsplit(address)
+    for pattern, page in _PATTERNS:
+        if match := pattern.match(parts.path):
+            admit(user, page.role)
+            ask = Ask(user, match.groupdict(), dict(parse_qsl(parts.query, keep_blank_values=True)))
+            with stores.lend() as store:
+                view = page.show(store, ask)
+            return regions(draw(view, ask, "", live=True))
+    raise UnknownPage("there is no such page", "go back to the overview")
+
+
+_PATTERNS = [(compile_path(page.path)[0], page) for page in pages.PAGES]
+
+
+# -- errors ----------------------------------------------------------------------------------------------
+
+
+def _say(request: Request, error: QueuectlError) -> Response:
+    """To a program as a problem, to a person as a page."""
+    if not wants_page(request):
+        return problem(error)
+    if isinstance(error, Unauthorized) and request.method == "GET":
+        return login.ask_for_it(request)
+    title = http.HTTPStatus(error.http_status).phrase
+    ask = Ask(getattr(request.state, "user", None) or login.NOBODY.user)
+    view = View("error.html", {"title": title, "message": error.message, "hint": error.hint}, error.http_status)
+    return HTMLResponse(draw(view, ask, "", live=False), error.http_status)
+
+
+def _say_http(request: Request, error: HTTPException) -> Response:
+    kinds: Mapping[int, type[QueuectlError]] = {404: UnknownPage, 405: WrongMethod}
+    texts = {404: ("there is nothing here", "see the overview, or /api/v1"), 405: ("not with this method", "")}
+    kind = kinds.get(error.status_code, Malformed)
+    message, hint = texts.get(error.status_code, (error.detail, ""))
+    response = _say(request, kind(message, hint))
+    for name, value in (error.headers or {}).items():
+        response.headers[name] = value
+    return response
+
+
+def _say_bug(request: Request, error: Exception) -> Response:
+    log.error("bug path=%s", request.url.path, exc_info=error)
+    return _say(request, QueuectlError("this is a bug in queuectl", "the server's log says more; please report it"))
+
+
+# -- the rest --------------------------------------------------------------------------------------------
+
+
+def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    path = os.path.join(FOLDER, "static", name)
+    if name not in os.listdir(os.path.join(FOLDER, "static")):
+        raise UnknownPage("there is no such file", "")
+    return FileResponse(path, headers={"Cache-Control": "public, max-age=31536000, immutable"})
+
+
+def _health(request: Request) -> Response:
+    """For load balancers and Docker: does the server answer, and does the queue?"""
+    with desk(request).stores.lend() as store:
+        store.views.clock()
+    return PlainTextResponse("ok\n")
+
+
+ROUTES: tuple[Door, ...] = (
+    *(_page(page) for page in pages.PAGES),
+    *(_action(action) for action in pages.ACTIONS),
+    Door("/live", stream, Role.VIEWER),
+    *login.ROUTES,
+    *api.ROUTES,
+    Door("/static/{name}", _static, None),
+    Door("/health", _health, None),
+)

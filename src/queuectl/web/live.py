@@ -1,0 +1,165 @@
+"""Keeping open pages fresh: one stream a tab, one poller for all of them, and nothing is read while nobody looks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+
+from queuectl.errors import QueuectlError, StoreUnavailable
+from queuectl.store import Store
+from queuectl.web.access import Role, User
+from queuectl.web.routing import desk, user_of
+from queuectl.web.stores import Stores
+
+SHORTEST_PAUSE = 1.0  # seconds between two updates
+LOOK_ANYWAY = 10.0
+SHARE = 0.03  # of one processor: the more there is to draw, the longer the pauses
+STILL_HERE = 15.0  # seconds of silence after which a word is said, so that both sides notice if the other is gone
+
+Draw = Callable[[Stores, str, User], dict[str, str]]
+"""Draws the live regions of the page at an address, for somebody."""
+
+
+@dataclass
+class Topic:
+    """A page that some tabs show, and what they were last told of it."""
+
+    page: str
+    user: User
+    regions: dict[str, str] = field(default_factory=dict)
+    trouble: str | None = None
+    version: int = 0
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    tabs: int = 0
+
+    def tell(self, regions: dict[str, str], trouble: str | None) -> None:
+        if trouble == self.trouble and (trouble or regions == self.regions):
+            return
+        self.regions, self.trouble = regions or self.regions, trouble
+        self.version += 1
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+
+class Live:
+    """All streams. Tabs that show the same page share its drawing."""
+
+    def __init__(self, stores: Stores, draw: Draw) -> None:
+        self._stores = stores
+        self._draw = draw
+        self._topics: dict[tuple[str, Role], Topic] = {}
+        self._watch: Store | None = None  # never writes: a connection does not notice its own changes
+        self._looked_at = 0.0
+        self._poller: asyncio.Task[None] | None = None
+        self._closed = asyncio.Event()
+
+    def close(self) -> None:
+        """End all streams: the server is about to."""
+        self._closed.set()
+        for topic in self._topics.values():
+            topic.changed.set()
+
+    @property
+    def tabs(self) -> int:
+        return sum(topic.tabs for topic in self._topics.values())
+
+    async def follow(self, page: str, user: User) -> AsyncIterator[str]:
+        """What a tab is told: first everything, then what has changed."""
+        topic = self._topics.setdefault((page, user.role), Topic(page, user))
+        topic.tabs += 1
+        try:
+            if not topic.version:
+                await self._refresh(topic)
+            if self._poller is None or self._poller.done():
+                self._poller = asyncio.create_task(self._poll())
+            told: dict[str, str] = {}
+            version = -1
+            yield "retry: 2000\n\n"
+            while not self._closed.is_set():
+                if topic.version == version:
+                    try:
+                        await asyncio.wait_for(topic.changed.wait(), STILL_HERE)
+                    except TimeoutError:
+                        yield ": still here\n\n"
+                    continue
+                version = topic.version
+                if topic.trouble:
+                    yield _event("trouble", topic.trouble)
+                    continue
+                news = {name: text for name, text in topic.regions.items() if told.get(name) != text}
+                told = topic.regions
+                yield _event("regions", news)
+        finally:
+            topic.tabs -= 1
+            if not topic.tabs:
+                self._topics.pop((page, user.role), None)
+
+    async def _poll(self) -> None:
+        while self._topics and not self._closed.is_set():
+            began = time.thread_time()
+            spent = 0.0
+            try:
+                if await asyncio.to_thread(self._changed):
+                    for topic in list(self._topics.values()):
+                        spent += await self._refresh(topic)
+            except QueuectlError as error:
+                for topic in self._topics.values():
+                    topic.tell({}, error.message)
+            spent += time.thread_time() - began
+            await self._rest(max(SHORTEST_PAUSE, spent / SHARE))
+        self._forget_watch()
+
+    async def _rest(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._closed.wait(), seconds)
+        except TimeoutError:
+            pass
+
+    def _changed(self) -> bool:
+        """Is it worth looking again? Now and then it is anyway: a worker's death is not written down."""
+        try:
+            if self._watch is None:
+                self._watch = self._stores.open()
+            if not self._watch.engine.changed() and time.monotonic() - self._looked_at < LOOK_ANYWAY:
+                return False
+        except StoreUnavailable:  # what lies there now is looked at the next time
+            self._forget_watch()
+            raise
+        self._looked_at = time.monotonic()
+        return True
+
+    def _forget_watch(self) -> None:
+        watch, self._watch = self._watch, None
+        if watch:
+            watch.close()
+
+    async def _refresh(self, topic: Topic) -> float:
+        """Draw it anew; the processor time that took."""
+
+        def drawn() -> tuple[dict[str, str], str | None, float]:
+            began = time.thread_time()
+            try:
+                regions, trouble = self._draw(self._stores, topic.page, topic.user), None
+            except QueuectlError as error:
+                regions, trouble = {}, error.message
+            return regions, trouble, time.thread_time() - began
+
+        regions, trouble, spent = await asyncio.to_thread(drawn)
+        topic.tell(regions, trouble)
+        return spent
+
+
+def _event(name: str, data: object) -> str:
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n"
+
+
+async def stream(request: Request) -> StreamingResponse:
+    """`/live?page=/jobs?state=dead`: what changes on that page."""
+    page = request.query_params.get("page", "/")
+    return StreamingResponse(desk(request).live.follow(page, user_of(request)), media_type="text/event-stream")

@@ -1,0 +1,69 @@
+"""What the server says no to before the store is asked, and how any error is put to a program."""
+
+from __future__ import annotations
+
+import http
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+from queuectl.errors import Conflict, QueuectlError
+
+
+class Malformed(QueuectlError):
+    http_status = 400
+
+
+class Unauthorized(QueuectlError):
+    http_status = 401
+
+
+class Forbidden(QueuectlError):
+    http_status = 403
+
+
+class UnknownPage(QueuectlError):
+    http_status = 404
+
+
+class WrongMethod(QueuectlError):
+    http_status = 405
+
+
+class TooSlow(QueuectlError):
+    http_status = 408
+
+
+class TooLarge(QueuectlError):
+    http_status = 413
+
+
+class WrongKind(QueuectlError):
+    http_status = 415
+
+
+class Misdirected(QueuectlError):
+    http_status = 421
+
+
+class TooBusy(QueuectlError):
+    http_status = 503
+
+
+def as_problem(error: QueuectlError) -> dict[str, Any]:
+    """RFC 9457, with the hint that the command line would print."""
+    problem: dict[str, Any] = {
+        "type": "about:blank",
+        "title": http.HTTPStatus(error.http_status).phrase,
+        "status": error.http_status,
+        "detail": error.message,
+        "hint": error.hint,
+    }
+    if isinstance(error, Conflict) and error.index is not None:
+        problem["index"] = error.index
+    return problem
+
+
+def problem(error: QueuectlError) -> JSONResponse:
+    headers = {"WWW-Authenticate": 'Bearer realm="queuectl"'} if error.http_status == 401 else {}
+    return JSONResponse(as_problem(error), error.http_status, headers, media_type="application/problem+json")

@@ -1,0 +1,73 @@
+"""Routes that say who may pass, and what the code behind them is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from queuectl.web.access import Role, User
+from queuectl.web.refusals import Forbidden, Unauthorized
+
+if TYPE_CHECKING:
+    from queuectl.web.desk import Desk
+
+
+class Door(Route):
+    """A route with the role that it takes; None: open to strangers."""
+
+    def __init__(
+        self,
+        path: str,
+        endpoint: Callable[..., Any],
+        role: Role | None,
+        methods: Sequence[str] = ("GET",),
+        **more: Any,
+    ) -> None:
+        super().__init__(path, endpoint, methods=list(methods), **more)
+        self.role = role
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.role is not None and scope["method"] in (self.methods or ()):
+            admit(scope["state"]["user"], self.role)
+        await super().handle(scope, receive, send)
+
+
+def admit(user: User | None, role: Role) -> None:
+    if user is None:
+        raise Unauthorized("who are you?", "log in, or send your token: Authorization: Bearer TOKEN")
+    if user.role < role:
+        raise Forbidden(f"{user.name} is {_a(user.role)}; this takes {_a(role)}", "ask for a token with that role")
+
+
+def _a(role: Role) -> str:
+    return f"an {role.word}" if role is not Role.VIEWER else "a viewer"
+
+
+def desk(request: Request) -> Desk:
+    """What the server has: the stores, the access, the live streams."""
+    found: Desk = request.app.state.desk
+    return found
+
+
+def user_of(request: Request) -> User:
+    found: User = request.state.user
+    return found
+
+
+def form(request: Request) -> dict[str, list[str]]:
+    """The fields of a form that was sent; the same one may be there several times."""
+    return parse_qs(request.state.body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=10_000)
+
+
+def wants_page(request: Request) -> bool:
+    """Is it a person who asks, rather than a program?"""
+    return not request.url.path.startswith(("/api/", "/metrics", "/live"))
+
+
+Endpoint = Callable[[Request], Response]

@@ -1,0 +1,95 @@
+"""Turning what was found into a page: templates, and the words they use."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from queuectl import __version__, times
+from queuectl.web.access import Role, User
+
+FOLDER = os.path.dirname(__file__)
+_REGION = re.compile(r"<!--live (\w[\w-]*)-->(.*?)<!--/live-->", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What somebody wants to see. Pages know no more of a request, so that a live stream can draw them, too."""
+
+    user: User
+    path: Mapping[str, str] = field(default_factory=dict)  # the parameters in the path
+    query: Mapping[str, str] = field(default_factory=dict)
+    said: str = ""  # about what was done before this page
+
+    def may(self, role: Role) -> bool:
+        return self.user.role >= role
+
+
+@dataclass(frozen=True)
+class View:
+    """A page before it is drawn: its template, and all that this shows."""
+
+    template: str
+    shows: Mapping[str, Any]
+    status: int = 200
+
+
+@functools.cache
+def _templates() -> jinja2.Environment:
+    templates = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(os.path.join(FOLDER, "templates")),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.globals |= {"version": __version__, "Role": Role, "static": static}
+    templates.filters |= {"span": span, "iso": times.iso, "clock": clock}
+    return templates
+
+
+@functools.cache
+def static(name: str) -> str:
+    """The address of a file of ours; another one when its content is another, so that browsers can keep it."""
+    import hashlib
+
+    with open(os.path.join(FOLDER, "static", name), "rb") as file:
+        return f"/static/{name}?v={hashlib.sha256(file.read()).hexdigest()[:12]}"
+
+
+def draw(view: View, ask: Ask, csrf: str, live: bool) -> str:
+    """`live`: for those who have the page already, and see times pass by themselves."""
+    shows = {"ask": ask, "user": ask.user, "csrf": csrf, "live": live, "now": times.now_ms(), **view.shows}
+    return _templates().get_template(view.template).render(shows)
+
+
+def regions(page: str) -> dict[str, str]:
+    """The parts of a page that change while somebody looks at it: what stands between `live` comments."""
+    return {match[1]: match[2] for match in _REGION.finditer(page)}
+
+
+def answer(request: Request, view: View, ask: Ask) -> HTMLResponse:
+    csrf = request.app.state.desk.access.csrf(ask.user) if ask.user.session else ""
+    return HTMLResponse(draw(view, ask, csrf, live=False), view.status)
+
+
+def span(milliseconds: float | None) -> str:
+    return "" if milliseconds is None else times.span(milliseconds / 1000)
+
+
+def clock(moment: int | None) -> Markup:
+    """A moment, which the page itself turns into `3 minutes ago` where it can."""
+    if moment is None:
+        return Markup("")
+    return Markup('<time datetime="{iso}" title="{iso}">{text}</time>').format(
+        iso=times.iso(moment), text=times.local(moment)
+    )
