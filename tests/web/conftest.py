@@ -78,7 +78,7 @@ class Served:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(DEADLINE)
-        if self.process.stdout:
+        if self.process.stdout and not self.process.stdout.closed:
             self.printed += self.process.stdout.read()
             self.process.stdout.close()
         return code

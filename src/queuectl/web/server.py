@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
 
 import uvicorn
@@ -98,4 +99,6 @@ def run(app: Starlette, listening: socket.socket) -> None:
         timeout_graceful_shutdown=1,
         h11_max_incomplete_event_size=LARGEST_HEADERS,
     )
+    for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again at its end: it was no accident
+        signal.signal(number, lambda *_: None)
     Server(app, config).run(sockets=[listening])
