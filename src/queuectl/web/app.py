@@ -5,9 +5,9 @@ from __future__ import annotations
 import http
 import logging
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -31,7 +31,14 @@ log = logging.getLogger("queuectl.web")
 FLASH = 10  # seconds that what was said about an action waits for the next page
 
 
-def make_app(stores: Stores, access: Access, hosts: frozenset[str], port: int, where_is_the_token: str) -> Starlette:
+def make_app(
+    stores: Stores,
+    access: Access,
+    hosts: frozenset[str],
+    port: int,
+    where_is_the_token: str,
+    routes: Sequence[Door] | None = None,
+) -> Starlette:
     cookie = f"queuectl_{port}"
 
     @asynccontextmanager
@@ -42,12 +49,9 @@ def make_app(stores: Stores, access: Access, hosts: frozenset[str], port: int, w
         live.close()
         stores.close()
 
-    def refuse(request: Request, error: QueuectlError) -> Response:
-        return _say(request, error)
-
     return Starlette(
-        routes=list(ROUTES),
-        middleware=[Middleware(Guard, access=access, hosts=hosts, cookie=cookie, refuse=refuse)],
+        routes=list(ROUTES if routes is None else routes),
+        middleware=[Middleware(Guard, access=access, hosts=hosts, cookie=cookie, refuse=_say)],
         exception_handlers={QueuectlError: _say, HTTPException: _say_http, Exception: _say_bug},  # type: ignore[dict-item]
         lifespan=lifespan,
     )
@@ -59,7 +63,7 @@ def make_app(stores: Stores, access: Access, hosts: frozenset[str], port: int, w
 def _page(page: pages.Page) -> Door:
     def show(request: Request) -> Response:
         flash = request.cookies.get(f"{desk(request).cookie}_said")
-        ask = Ask(user_of(request), request.path_params, dict(request.query_params), _read_flash(flash))
+        ask = Ask(user_of(request), request.path_params, dict(request.query_params), unquote(flash or ""))
         with desk(request).stores.lend() as store:
             view = page.show(store, ask)
         response = answer(request, view, ask)
@@ -86,17 +90,11 @@ def _action(action: pages.Action) -> Door:
     return Door(action.path, do, action.role, ["POST"])
 
 
-def _read_flash(text: str | None) -> str:
-    from urllib.parse import unquote
-
-    return unquote(text or "")
-
-
 def draw_live(stores: Stores, address: str, user: User) -> dict[str, str]:
     """The live regions of the page at this address."""
     parts = urlsplit(address)
     for pattern, page in _PATTERNS:
-        if match := pattern.match(parts.path):
+        if (match := pattern.match(parts.path)) and not parts.netloc:
             admit(user, page.role)
             ask = Ask(user, match.groupdict(), dict(parse_qsl(parts.query, keep_blank_values=True)))
             with stores.lend() as store:

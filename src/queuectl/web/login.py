@@ -8,7 +8,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from queuectl.web.access import SESSION_SECONDS, Role, User
-from queuectl.web.refusals import Unauthorized
 from queuectl.web.routing import Door, desk, form
 from queuectl.web.view import Ask, View, draw
 
@@ -69,10 +68,6 @@ def _form(request: Request, wrong: str, status: int = 200) -> Response:
     next = local_path(request.query_params.get("next", "/"))
     view = View("login.html", {"wrong": wrong, "next": next, "help": desk(request).where_is_the_token}, status)
     return HTMLResponse(draw(view, NOBODY, "", live=False), status)
-
-
-def stranger(error: object) -> bool:
-    return isinstance(error, Unauthorized)
 
 
 ROUTES = (

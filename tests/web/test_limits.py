@@ -1,0 +1,109 @@
+"""Those who are slow, those who are many, those who never stop: the server bounds them, the queue does not notice."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+
+import httpx
+import pytest
+
+from tests.conftest import eventually
+from tests.e2e.conftest import Cli
+from tests.web.conftest import Served, serving
+
+
+def rss_kb(pid: int) -> int:
+    with open(f"/proc/{pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+
+
+def connect(served: Served, said: bytes = b"") -> socket.socket:
+    found = socket.create_connection(("127.0.0.1", served.port))
+    with contextlib.suppress(ConnectionError):
+        found.sendall(said)
+    return found
+
+
+def is_closed(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return connection.recv(65536) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def test_slow_ones_are_cut_off_and_disturb_nobody(served: Served, cli: Cli) -> None:
+    cli.ok("enqueue", "true")
+    before = rss_kb(served.process.pid)
+    half = f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nX-Slow: ".encode()
+    with contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(connect(served, half if n % 2 else b"")) for n in range(200)]
+        with served.http() as program:
+            assert program.get("/health").status_code == 200
+        cli.ok("worker", "start", "--count", "1")
+        try:
+            cli.ok("wait", "--all", "--timeout", "60s")
+        finally:
+            cli.ok("worker", "stop")
+        assert rss_kb(served.process.pid) - before < 50_000
+        eventually(lambda: all(is_closed(connection) for connection in slow), "all slow ones are cut off")
+        assert rss_kb(served.process.pid) - before < 50_000
+
+
+def test_those_who_dawdle_on_a_second_request_are_cut_off_too(served: Served) -> None:
+    whole = f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\n\r\n".encode()
+    with connect(served, whole) as connection:
+        eventually(lambda: b"ok\n" in connection.recv(65536))
+        connection.sendall(whole[:20])
+        eventually(lambda: is_closed(connection), "the second request never came")
+
+
+def test_there_are_only_so_many_connections_at_once(served: Served) -> None:
+    with contextlib.ExitStack() as stack:
+        many = [stack.enter_context(connect(served)) for _ in range(300)]
+        eventually(lambda: sum(is_closed(connection) for connection in many) >= 40, "those too many are sent away")
+    with served.http() as program:
+        eventually(lambda: _answers(program), "the others have gone, and it answers again")
+
+
+def _answers(program: httpx.Client) -> bool:
+    try:
+        return program.get("/health").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_a_slow_body_is_given_up(served: Served) -> None:
+    head = (
+        f"POST /logout HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nContent-Length: 1000\r\n"
+        f"Authorization: Bearer {served.tokens['admin']}\r\n\r\nslow"
+    )
+    with connect(served, head.encode()) as connection:
+        assert b" 408 " in eventually(lambda: connection.recv(65536))
+
+
+def test_headers_are_bounded(served: Served) -> None:
+    head = f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\n".encode()
+    with connect(served, head + b"X-Large: " + b"x" * 100_000 + b"\r\n\r\n") as connection:
+        assert b" 400 " in eventually(lambda: connection.recv(65536))
+
+
+@pytest.mark.parametrize("death", ["server", "queue"])
+def test_server_and_queue_do_not_depend_on_each_other(cli: Cli, death: str) -> None:
+    cli.ok("worker", "start", "--count", "1")
+    try:
+        with serving(cli) as served:
+            if death == "server":
+                served.process.kill()
+                served.process.wait()
+            else:
+                cli.ok("worker", "stop")
+                with served.http() as program:
+                    assert program.get("/").status_code == 200
+        if death == "server":
+            assert "\nstill here\n" in cli.ok("enqueue", "--wait", "echo still here")
+    finally:
+        cli("worker", "stop")

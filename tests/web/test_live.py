@@ -1,0 +1,85 @@
+"""What an open page is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from queuectl.store import Store
+from tests.conftest import DEADLINE, eventually
+from tests.e2e.conftest import Cli
+from tests.web.conftest import Served, enqueue
+
+
+def events(stream: httpx.Response) -> Iterator[tuple[str, Any]]:
+    """Each event in its turn; none for too long is a failure."""
+    name, end = "", time.monotonic() + DEADLINE
+    for line in stream.iter_lines():
+        assert time.monotonic() < end, "nothing new was told"
+        if line.startswith("event: "):
+            name = line.removeprefix("event: ")
+        elif line.startswith("data: "):
+            yield name, json.loads(line.removeprefix("data: "))
+            end = time.monotonic() + DEADLINE
+
+
+def test_a_tab_is_told_everything_and_then_what_changes(served: Served, store: Store) -> None:
+    with served.session("viewer") as browser, browser.stream("GET", "/live", params={"page": "/"}) as stream:
+        news = events(stream)
+        name, first = next(news)
+        assert name == "regions"
+        assert "tiles" in first
+        enqueue(store)
+        name, second = next(news)
+        assert name == "regions"
+        assert second["tiles"] != first["tiles"]
+
+
+def test_a_change_made_by_the_server_itself_is_told_too(served: Served) -> None:
+    with served.session() as browser, browser.stream("GET", "/live", params={"page": "/"}) as stream:
+        news = events(stream)
+        _, first = next(news)
+        browser.post("/api/v1/jobs", json={"command": "true"})
+        _, second = next(news)
+        assert second["tiles"] != first["tiles"]
+
+
+def test_trouble_is_told_and_so_is_its_end(served: Served, store: Store, cli: Cli, tmp_path: Path) -> None:
+    enqueue(store)
+    with served.session() as browser, browser.stream("GET", "/live", params={"page": "/"}) as stream:
+        news = events(stream)
+        assert next(news)[0] == "regions"
+        away = tmp_path / "away"
+        cli.db.rename(away)
+        cli.db.mkdir()
+        assert next(news)[0] == "trouble"
+        cli.db.rmdir()
+        away.rename(cli.db)
+        assert next(news)[0] == "regions"
+
+
+def test_nothing_is_read_while_nobody_looks(served: Served) -> None:
+    with served.session() as browser:
+        with browser.stream("GET", "/live", params={"page": "/"}) as stream:
+            next(events(stream))
+            watching = eventually(lambda: _connections(served) > 1 and _connections(served))
+        eventually(lambda: _connections(served) < watching, "the poller has let go of its connection")
+
+
+def _connections(served: Served) -> int:
+    """How many the server has to the queue: the poller has one of its own."""
+    links = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{served.process.pid}/fd") if entry.is_symlink()]
+    return sum(link.endswith("queue.db") for link in links)
+
+
+@pytest.mark.parametrize("page", ["/nothing", "https://evil.example/", "//x", "/login", "not a path"])
+def test_what_is_no_page_is_no_trouble_for_the_server(served: Served, page: str) -> None:
+    with served.session() as browser, browser.stream("GET", "/live", params={"page": page}) as stream:
+        assert next(events(stream))[0] == "trouble"
