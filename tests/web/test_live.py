@@ -76,7 +76,7 @@ def test_nothing_is_read_while_nobody_looks(served: Served) -> None:
 def _connections(served: Served) -> int:
     """How many the server has to the queue: the poller has one of its own."""
     links = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{served.process.pid}/fd") if entry.is_symlink()]
-    return sum(link.endswith("queue.db") for link in links)
+    return sum(link.endswith("queue.db-wal") for link in links)
 
 
 @pytest.mark.parametrize("page", ["/nothing", "https://evil.example/", "//x", "/login", "not a path"])
