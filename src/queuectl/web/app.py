@@ -13,17 +13,17 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import compile_path
 
 from queuectl.errors import QueuectlError
-from queuectl.web import api, login, pages
+from queuectl.web import api, login, pages, theme
 from queuectl.web.access import Access, Role, User
 from queuectl.web.desk import Desk
 from queuectl.web.guard import Guard
 from queuectl.web.live import Live, stream
 from queuectl.web.refusals import Malformed, Unauthorized, UnknownPage, WrongMethod, problem
-from queuectl.web.routing import Door, admit, desk, form, user_of, wants_page
+from queuectl.web.routing import Door, admit, desk, form, here, local_path, user_of, wants_page
 from queuectl.web.stores import Stores
 from queuectl.web.view import FOLDER, Ask, View, answer, draw, regions
 
@@ -63,7 +63,9 @@ def make_app(
 def _page(page: pages.Page) -> Door:
     def show(request: Request) -> Response:
         flash = request.cookies.get(f"{desk(request).cookie}_said")
-        ask = Ask(user_of(request), request.path_params, dict(request.query_params), unquote(flash or ""))
+        query = dict(request.query_params)
+        chosen = theme.of(request)
+        ask = Ask(user_of(request), request.path_params, query, unquote(flash or ""), here(request), chosen)
         with desk(request).stores.lend() as store:
             view = page.show(store, ask)
         response = answer(request, view, ask)
@@ -81,7 +83,7 @@ def _action(action: pages.Action) -> Door:
         ask = Ask(user, request.path_params, dict(request.query_params))
         with desk(request).stores.lend(user.name) as store:
             done = action.do(store, ask, fields)
-        response = RedirectResponse(done.to or login.local_path(fields.get("back", ["/"])[0]), 303)
+        response = RedirectResponse(done.to or local_path(fields.get("back", ["/"])[0]), 303)
         response.set_cookie(
             f"{desk(request).cookie}_said", quote(done.said), max_age=FLASH, httponly=True, samesite="strict"
         )
@@ -96,7 +98,8 @@ def draw_live(stores: Stores, address: str, user: User) -> dict[str, str]:
     for pattern, page in _PATTERNS:
         if (match := pattern.match(parts.path)) and not parts.netloc:
             admit(user, page.role)
-            ask = Ask(user, match.groupdict(), dict(parse_qsl(parts.query, keep_blank_values=True)))
+            query = dict(parse_qsl(parts.query, keep_blank_values=True))
+            ask = Ask(user, match.groupdict(), query, here=address)
             with stores.lend() as store:
                 view = page.show(store, ask)
             return regions(draw(view, ask, "", live=True))
@@ -116,9 +119,9 @@ def _say(request: Request, error: QueuectlError) -> Response:
     if isinstance(error, Unauthorized) and request.method == "GET":
         return login.ask_for_it(request)
     title = http.HTTPStatus(error.http_status).phrase
-    ask = Ask(getattr(request.state, "user", None) or login.NOBODY.user)
+    ask = Ask(getattr(request.state, "user", None) or login.NOBODY, theme=theme.of(request))
     view = View("error.html", {"title": title, "message": error.message, "hint": error.hint}, error.http_status)
-    return HTMLResponse(draw(view, ask, "", live=False), error.http_status)
+    return answer(request, view, ask)
 
 
 def _say_http(request: Request, error: HTTPException) -> Response:
@@ -160,6 +163,7 @@ ROUTES: tuple[Door, ...] = (
     *(_action(action) for action in pages.ACTIONS),
     Door("/live", stream, Role.VIEWER),
     *login.ROUTES,
+    *theme.ROUTES,
     *api.ROUTES,
     Door("/static/{name}", _static, None),
     Door("/health", _health, None),

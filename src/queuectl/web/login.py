@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from queuectl.web import theme
 from queuectl.web.access import SESSION_SECONDS, Role, User
-from queuectl.web.routing import Door, desk, form
+from queuectl.web.routing import Door, desk, form, here, local_path
 from queuectl.web.view import Ask, View, draw
 
-NOBODY = Ask(User("", Role.VIEWER))
+NOBODY = User("", Role.VIEWER)
 WRONG_LINK = "This link has been used, or was printed by an earlier start. Use the token instead."
 
 
@@ -40,15 +41,8 @@ def leave(request: Request) -> Response:
 
 def ask_for_it(request: Request) -> Response:
     """Where somebody goes who has to say who he is."""
-    back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    back = here(request)
     return RedirectResponse("/login" if back == "/" else f"/login?next={quote(back)}", 303)
-
-
-def local_path(text: str) -> str:
-    """A path of this server, or its front page: nobody is sent to another site."""
-    parts = urlsplit(text)
-    safe = not parts.scheme and not parts.netloc and text.startswith("/") and not text.startswith("//")
-    return text if safe and "\\" not in text and text.isprintable() else "/"
 
 
 def _enter(request: Request, user: User, to: str) -> Response:
@@ -67,7 +61,7 @@ def _enter(request: Request, user: User, to: str) -> Response:
 def _form(request: Request, wrong: str, status: int = 200) -> Response:
     next = local_path(request.query_params.get("next", "/"))
     view = View("login.html", {"wrong": wrong, "next": next, "help": desk(request).where_is_the_token}, status)
-    return HTMLResponse(draw(view, NOBODY, "", live=False), status)
+    return HTMLResponse(draw(view, Ask(NOBODY, theme=theme.of(request)), "", live=False), status)
 
 
 ROUTES = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -63,6 +63,18 @@ def user_of(request: Request) -> User:
 def form(request: Request) -> dict[str, list[str]]:
     """The fields of a form that was sent; the same one may be there several times."""
     return parse_qs(request.state.body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=10_000)
+
+
+def local_path(text: str) -> str:
+    """A path of this server, or its front page: nobody is sent to another site."""
+    parts = urlsplit(text)
+    safe = not parts.scheme and not parts.netloc and text.startswith("/") and not text.startswith("//")
+    return text if safe and "\\" not in text and text.isprintable() else "/"
+
+
+def here(request: Request) -> str:
+    """Its path and query."""
+    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
 
 
 def wants_page(request: Request) -> bool:

@@ -29,6 +29,8 @@ class Ask:
     path: Mapping[str, str] = field(default_factory=dict)  # the parameters in the path
     query: Mapping[str, str] = field(default_factory=dict)
     said: str = ""  # about what was done before this page
+    here: str = "/"  # the address of this page, to come back to
+    theme: str = ""  # light or dark; empty: as the system has it
 
     def may(self, role: Role) -> bool:
         return self.user.role >= role
