@@ -40,21 +40,22 @@ def make_app(
     routes: Sequence[Door] | None = None,
 ) -> Starlette:
     cookie = f"queuectl_{port}"
+    live = Live(stores, draw_live)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        live = Live(stores, draw_live)
-        app.state.desk = Desk(stores, access, live, cookie, where_is_the_token)
         yield
         live.close()
         stores.close()
 
-    return Starlette(
+    app = Starlette(
         routes=list(ROUTES if routes is None else routes),
         middleware=[Middleware(Guard, access=access, hosts=hosts, cookie=cookie, refuse=_say)],
         exception_handlers={QueuectlError: _say, HTTPException: _say_http, Exception: _say_bug},  # type: ignore[dict-item]
         lifespan=lifespan,
     )
+    app.state.desk = Desk(stores, access, live, cookie, where_is_the_token)
+    return app
 
 
 # -- pages and actions -----------------------------------------------------------------------------------
