@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from queuectl.web import app as web_app
-from queuectl.web.access import Access, Role, Token, User, allowed_hosts
+from queuectl.web.access import Access, Hosts, Role, Token, User
 from queuectl.web.guard import SAFE
 from queuectl.web.routing import Door
 from queuectl.web.stores import Stores
@@ -61,7 +61,7 @@ def credentials(access: Access) -> Iterator[Credentials]:
     yield "nobody", {}, None, False
     yield "wrong token", {"authorization": "Bearer secret-of-the-amin"}, None, False
     yield "basic", {"authorization": "Basic YWRtaW46YWRtaW4="}, None, False
-    yield "forged session", {"cookie": f"queuectl_{PORT}=WyJhZG1pbiJd.00"}, None, False
+    yield "forged session", {"cookie": f"queuectl_{PORT}=admin.9999999999.0.00"}, None, False
     other_port = access.session(User("admin", Role.ADMIN))
     yield "session of another port", {"cookie": f"queuectl_1={other_port}"}, None, False
     stolen_name = Access([Token("admin", Role.ADMIN, "x" * 16)], b"key").session(User("admin", Role.ADMIN))
@@ -89,7 +89,7 @@ def doors() -> list[Door]:
 @pytest.fixture(scope="module")
 def app(access: Access, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starlette]:
     stores = Stores(str(tmp_path_factory.mktemp("queue") / "queue.db"))
-    yield web_app.make_app(stores, access, allowed_hosts("127.0.0.1", PORT, []), PORT, "", doors())
+    yield web_app.make_app(stores, access, Hosts("127.0.0.1", PORT), PORT, "", doors())
     stores.close()
 
 

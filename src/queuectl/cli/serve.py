@@ -68,7 +68,7 @@ def serve_command(
     listening = server.listen(host, port)
     port = listening.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host
-    app = make_app(stores, entry, access.allowed_hosts(host, port, allow_host), port, where)
+    app = make_app(stores, entry, access.Hosts(host, port, allow_host), port, where)
     link = f"http://{shown}:{port}/login?code={entry.login_code()}"
     say(f"Serving {visible(stores.name)} on {paint(f'http://{shown}:{port}', BOLD)}")
     say(f"Log in, once, with this link: {link}")

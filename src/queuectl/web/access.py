@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import hmac
-import json
+import ipaddress
 import os
 import secrets
+import socket
 import stat
 import time
 from collections.abc import Iterable, Sequence
@@ -67,20 +67,16 @@ class Access:
 
     def session(self, user: User) -> str:
         """What a browser shows from now on: signed, so that it outlives this process, and ends with its token."""
-        claims = [user.name, round(time.time()) + SESSION_SECONDS, secrets.token_hex(8)]
-        body = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+        body = f"{user.name}.{round(time.time()) + SESSION_SECONDS}.{secrets.token_hex(8)}"
         return f"{body}.{self._sign(user.name, body)}"
 
     def by_session(self, cookie: str) -> User | None:
-        body, _, signature = cookie.partition(".")
-        try:
-            name, expires, session = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
-        except ValueError:
-            return None
-        token = self._tokens.get(name) if isinstance(name, str) else None
+        body, _, signature = cookie.rpartition(".")
+        name, _, rest = body.rpartition(".")[0].rpartition(".")
+        token = self._tokens.get(name)
         if token is None or not hmac.compare_digest(signature.encode(), self._sign(name, body).encode()):
             return None
-        return User(name, token.role, session) if expires > time.time() else None
+        return User(name, token.role, body.rpartition(".")[2]) if int(rest) > time.time() else None
 
     def csrf(self, user: User) -> str:
         """Proves that a form came from a page of ours: other sites can send our cookie, but not read it."""
@@ -192,21 +188,33 @@ def _kept(path: str) -> str:
     return secret
 
 
-def allowed_hosts(host: str, port: int, more: Iterable[str]) -> frozenset[str]:
+class Hosts:
     """What may stand in a request's Host: only names that are ours, or a foreign page could reach us by a name of its
-    own (DNS rebinding)."""
-    names = {host, "localhost", "127.0.0.1", "[::1]"} if is_loopback(host) else {host}
-    names = {f"[{name}]" if ":" in name and not name.startswith("[") else name for name in names}
-    return frozenset(
-        [f"{name}:{port}".lower() for name in names] + [name.lower() for name in more]
-        + ([name.lower() for name in names] if port == 80 else [])
-    )  # fmt: skip
+    own (DNS rebinding). A plain address cannot be such a name, so where others may come from, any will do."""
+
+    def __init__(self, host: str, port: int, more: Iterable[str] = ()) -> None:
+        loopback = is_loopback(host)
+        names = ["localhost", "127.0.0.1", "[::1]"] if loopback else ["localhost", socket.gethostname()]
+        self._known = {f"{name}:{port}".lower() for name in (f"[{host}]" if ":" in host else host, *names)}
+        self._known |= {name.lower() for name in more}
+        self._any_address = not loopback
+
+    def __contains__(self, said: str) -> bool:
+        name, colon, port = said.lower().rpartition(":")
+        if not (colon and port.isdigit()):
+            name = said.lower()
+        if said.lower() in self._known or name in self._known:
+            return True
+        return self._any_address and _is_address(name)
 
 
 def is_loopback(host: str) -> bool:
-    import ipaddress
+    return host.lower() == "localhost" or (_is_address(host) and ipaddress.ip_address(host.strip("[]")).is_loopback)
 
+
+def _is_address(host: str) -> bool:
     try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
+        ipaddress.ip_address(host.strip("[]"))
     except ValueError:
-        return host.lower() == "localhost"
+        return False
+    return True

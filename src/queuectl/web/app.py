@@ -18,7 +18,7 @@ from starlette.routing import compile_path
 
 from queuectl.errors import QueuectlError
 from queuectl.web import api, login, pages, theme
-from queuectl.web.access import Access, Role, User
+from queuectl.web.access import Access, Hosts, Role, User
 from queuectl.web.desk import Desk
 from queuectl.web.guard import Guard
 from queuectl.web.live import Live, stream
@@ -34,7 +34,7 @@ FLASH = 10  # seconds that what was said about an action waits for the next page
 def make_app(
     stores: Stores,
     access: Access,
-    hosts: frozenset[str],
+    hosts: Hosts,
     port: int,
     where_is_the_token: str,
     routes: Sequence[Door] | None = None,

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from queuectl.errors import QueuectlError
-from queuectl.web.access import Access, User
+from queuectl.web.access import Access, Hosts, User
 from queuectl.web.refusals import Forbidden, Malformed, Misdirected, TooLarge, TooSlow
 
 LARGEST_BODY = 1 << 20
@@ -45,7 +45,7 @@ class Guard:
         self,
         app: ASGIApp,
         access: Access,
-        hosts: frozenset[str],
+        hosts: Hosts,
         cookie: str,
         refuse: Callable[[Request, QueuectlError], Response],
     ) -> None:
@@ -84,7 +84,7 @@ class Guard:
 
     def _admitted(self, scope: Scope) -> User | None:
         headers = Headers(scope=scope)
-        if len(headers.getlist("host")) != 1 or headers["host"].lower() not in self._hosts:
+        if len(headers.getlist("host")) != 1 or headers["host"] not in self._hosts:
             raise Misdirected(
                 "this server does not answer to that name", "use its address, or serve with --allow-host NAME"
             )
