@@ -52,6 +52,16 @@ def test_the_workers_are_started_with_options_that_exist(name: str) -> None:
     assert "--foreground" in words, "whoever watches over it must see it"
 
 
+@pytest.mark.parametrize("name", ["queuectl-serve.service", "compose.yaml"])
+def test_the_dashboard_is_started_with_options_that_exist(name: str) -> None:
+    text = (DEPLOY / name).read_text(encoding="utf-8")
+    [words] = re.findall(r"(?:queuectl |\[\")serve(.*)", text)
+    command = cli.get_command(click.Context(cli), "serve")
+    assert command
+    options = {option for param in command.params for option in param.opts}
+    assert {"--host", "--port"} <= set(re.findall(r"--[a-z-]+", words)) <= options
+
+
 def start_command(name: str) -> list[str]:
     """What is said to queuectl there."""
     text = (DEPLOY / name).read_text(encoding="utf-8")
@@ -76,8 +86,9 @@ def test_the_compose_file_holds_together() -> None:
     text = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
     assert "\t" not in text
     services = text.partition("\nservices:\n")[2].partition("\nvolumes:\n")[0]
-    assert re.findall(r"^  (\w+):$", services, re.MULTILINE) == ["db", "worker", "shell"]
+    assert re.findall(r"^  (\w+):$", services, re.MULTILINE) == ["db", "worker", "dashboard", "shell"]
     assert set(re.findall(r" \*(\w+)", text)) == set(re.findall(r" &(\w+)", text))
+    assert "TOKEN: ${" in text
     assert re.findall(r"PASSWORD: (.)", text) == ["$", "$"]
     [context], [dockerfile] = (re.findall(rf"{key}: (\S+)", text) for key in ("context", "dockerfile"))
     assert (DEPLOY / context / dockerfile).is_file()
