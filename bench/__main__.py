@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import drain, fleet, growth, idle, latency, peers, plot, submit
+from bench import dashboard, drain, fleet, growth, idle, latency, peers, plot, submit
 from bench.measure import Bar, Figure
 
 Part = Callable[[], tuple[dict[str, Figure], Iterator[Bar]]]
@@ -18,7 +18,9 @@ Part = Callable[[], tuple[dict[str, Figure], Iterator[Bar]]]
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
     parser.add_argument(
-        "parts", nargs="*", help="drain submit latency idle memory growth fleet; all of them if none is named"
+        "parts",
+        nargs="*",
+        help="drain submit latency idle memory growth fleet dashboard; all of them if none is named",
     )
     parser.add_argument("--rounds", type=int, default=5, help="how often everyone takes a turn")
     parser.add_argument("--no-peers", action="store_true", help="only ourselves, xargs and the limit of the machine")
@@ -38,6 +40,7 @@ def main() -> int:
         "idle": lambda: idle.measure(min(options.rounds, 3)),
         "memory": idle.memory_over,
         "growth": lambda: growth.measure(sizes),
+        "dashboard": lambda: dashboard.measure(options.rounds),
         "fleet": lambda: fleet.measure(min(options.rounds, 3), not options.no_peers),
     }
     unknown = [name for name in options.parts if name not in parts]
