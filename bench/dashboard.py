@@ -26,7 +26,7 @@ REPEAT = 20
 ALONE = "queuectl, 2 workers with 4 slots, nobody looks"
 WATCHED = f"queuectl, 2 workers with 4 slots, {TABS} open tabs"
 
-# A queue with a past: most jobs done, some dead, some waiting; four queues, words to look for, a tag on one in a hundred.
+# A queue with a past: most jobs done, some dead, some waiting, in four queues, one in a hundred with a tag.
 FILL = """
 WITH RECURSIVE numbers (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM numbers WHERE value < :count)
 INSERT INTO jobs (id, command, queue, state, ready, priority, run_at, finished_at, exit_code, error, attempts, run,
@@ -104,9 +104,8 @@ def tabs(served: Dashboard, count: int = TABS) -> Iterator[None]:
     for number in range(count):
         page = quote(addresses[number % len(addresses)], safe="")
         tab = socket.create_connection((host, int(port)))
-        tab.sendall(
-            f"GET /live?page={page} HTTP/1.1\r\nHost: {host}:{port}\r\nAuthorization: Bearer {served.token}\r\n\r\n".encode()
-        )
+        headers = f"Host: {host}:{port}\r\nAuthorization: Bearer {served.token}\r\n"
+        tab.sendall(f"GET /live?page={page} HTTP/1.1\r\n{headers}\r\n".encode())
         waiting.register(tab, selectors.EVENT_READ)
     reader.start()
     try:
