@@ -42,4 +42,4 @@ def eventually(condition: Callable[[], T], what: str = "", deadline: float = DEA
         now = time.monotonic()
         assert now < end, f"not within {deadline:g} s: {what or condition}; last: {value!r}"
         # What takes a command to find out is asked less often: what is waited for needs the processor, too.
-        time.sleep(min(max(0.01, 2 * (now - asked)), 1))
+        time.sleep(min(max(0.01, now - asked), 0.5))
