@@ -35,8 +35,11 @@ def eventually(condition: Callable[[], T], what: str = "", deadline: float = DEA
     """The condition's first true value. Fails, loudly, only if the deadline passes."""
     end = time.monotonic() + deadline
     while True:
+        asked = time.monotonic()
         value = condition()
         if value:
             return value
-        assert time.monotonic() < end, f"not within {deadline:g} s: {what or condition}; last: {value!r}"
-        time.sleep(0.01)
+        now = time.monotonic()
+        assert now < end, f"not within {deadline:g} s: {what or condition}; last: {value!r}"
+        # What takes a command to find out is asked less often: what is waited for needs the processor, too.
+        time.sleep(min(max(0.01, now - asked), 0.5))

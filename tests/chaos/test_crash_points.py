@@ -86,8 +86,9 @@ def test_a_migration_killed_at_any_statement_leaves_nothing_half_made(tmp_path: 
         stage = Stage(folder)
         survived = stage.run("status", crash_at=f"sql:{step}").returncode == 0
         assert stage.run("enqueue", "true").returncode == 0, f"after a crash at statement {step}"
-        assert stage.run("doctor").returncode == 1  # all well, but for the missing worker
-        assert [line[:3] for line in stage.run("doctor").stdout.splitlines()].count("BAD") == 1
+        doctor = stage.run("doctor")
+        assert doctor.returncode == 1  # all well, but for the missing worker
+        assert [line[:3] for line in doctor.stdout.splitlines()].count("BAD") == 1
     assert step > 15
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import py_compile
 import shutil
 import subprocess
 import sys
@@ -144,7 +145,7 @@ MUTANTS = {
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    shutil.copytree(SOURCE, tmp_path / "queuectl", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(SOURCE, tmp_path / "queuectl")  # with its bytecode, which goes by the time and size of a source
     return tmp_path / "queuectl"
 
 
@@ -181,6 +182,7 @@ def test_a_test_notices_what_was_taken_out(copy: Path, name: str) -> None:
     text = (copy / file).read_text()
     assert text.count(mechanism) == 1, "the mutation no longer fits the code"
     (copy / file).write_text(text.replace(mechanism, without))
+    py_compile.compile(str(copy / file), doraise=True)  # once, not by each process that is started
     done = run(copy, test, deadline=30)  # some would wait for ever
     assert done.returncode == 1, f"{test} did not notice:\n{done.stdout[-2000:]}"
     assert " failed" in done.stdout

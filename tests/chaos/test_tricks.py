@@ -112,7 +112,7 @@ def test_a_starter_that_ignores_its_children_does_not_blind_the_manager(q: Cli) 
 
 
 def test_a_timeout_without_file_handles_costs_the_other_jobs_nothing(q: Cli) -> None:
-    timed = q.batch(*[{"command": "echo x; sleep 1000", "timeout": 5, "max_retries": 1}] * 3)
+    timed = q.batch(*[{"command": "echo x; sleep 1000", "timeout": 15, "max_retries": 1}] * 3)
     q.shell("ulimit -n 32; queuectl worker start --concurrency 20")
     eventually(lambda: all(q.state(id) == "processing" for id in timed), "the three to start")
     others = q.batch(*[{"command": f"echo x; {BLOCKED}"}] * 10)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,8 +19,9 @@ from queuectl.store.postgres import PostgresEngine
 from queuectl.store.sqlite import SqliteEngine
 from queuectl.turns import Turns
 from tests.conftest import Clock
-from tests.postgres import Server
+from tests.postgres import Queues
 from tests.postgres import postgres as postgres
+from tests.postgres import postgres_queues as postgres_queues
 
 ENGINES = ("sqlite", "postgres")
 DONE, NOTHING = Exited(0), Report()
@@ -36,15 +36,14 @@ def engine_name(request: pytest.FixtureRequest) -> str:
 def url(
     engine_name: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
-    """The address of a queue that is not there yet."""
+    """The address of a queue with nothing in it."""
     if engine_name == "sqlite":
         yield str(tmp_path / "queue.db")
         return
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    server: Server = request.getfixturevalue("postgres")
-    schema = f"test_{uuid.uuid4().hex}"
-    yield server.url(schema)
-    server.sql(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+    queues: Queues = request.getfixturevalue("postgres_queues")
+    with queues.lend() as url:
+        yield url
 
 
 @pytest.fixture

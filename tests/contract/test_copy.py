@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +20,7 @@ from queuectl.store.postgres import PostgresEngine
 from queuectl.store.sqlite import SqliteEngine
 from tests.conftest import Clock
 from tests.contract.conftest import ENGINES, FakeWorker, Hire, enqueue
-from tests.postgres import Server
+from tests.postgres import Queues
 
 # Registered afresh; kept by triggers; says what the copy itself is; tell what was done to the old one.
 NOT_COPIED = {"workers", "counts", "meta", "audit", "submissions"}
@@ -42,10 +41,9 @@ def open_target(
         yield lambda **options: Store(SqliteEngine(path, clock=clock, **options))
         return
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    server: Server = request.getfixturevalue("postgres")
-    schema = f"test_{uuid.uuid4().hex}"
-    yield lambda **options: Store(PostgresEngine(server.url(schema), clock=clock, **options))
-    server.sql(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+    queues: Queues = request.getfixturevalue("postgres_queues")
+    with queues.lend() as url:
+        yield lambda **options: Store(PostgresEngine(url, clock=clock, **options))
 
 
 @pytest.fixture

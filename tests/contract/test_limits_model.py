@@ -23,7 +23,7 @@ from queuectl.store.postgres import PostgresEngine
 from queuectl.store.sqlite import SqliteEngine
 from tests.conftest import Clock
 from tests.contract.conftest import FakeWorker
-from tests.postgres import Server
+from tests.postgres import Queues
 
 KEYS = ("k1", "k2", None)
 QUEUES = ("a", "b")
@@ -188,13 +188,10 @@ def test_limits_hold_and_forget_nobody_on_sqlite() -> None:
 
 
 @pytest.mark.parametrize("engine_name", ["postgres"])
-def test_limits_hold_and_forget_nobody_on_postgres(url: str, postgres: Server) -> None:
+def test_limits_hold_and_forget_nobody_on_postgres(url: str, postgres_queues: Queues) -> None:
     class CrowdOnPostgres(Crowd):
         def open(self) -> Engine:
-            engine = PostgresEngine(url, clock=self.clock)
-            names = ("jobs", "events", "workers", "config", "counts", "queues", "starts", "batches")
-            tables = ", ".join(f"{engine.schema}.{name}" for name in names)
-            postgres.sql(f"TRUNCATE {tables} RESTART IDENTITY CASCADE")
-            return engine
+            postgres_queues.empty(url.partition("schema=")[2])
+            return PostgresEngine(url, clock=self.clock)
 
     run_state_machine_as_test(CrowdOnPostgres, settings=SETTINGS)

@@ -37,7 +37,7 @@ from queuectl.store.postgres import PostgresEngine
 from queuectl.store.sqlite import SqliteEngine
 from tests.conftest import Clock
 from tests.contract.conftest import FakeWorker, settle
-from tests.postgres import Server
+from tests.postgres import Queues
 
 WORKERS = 3
 
@@ -285,14 +285,10 @@ def test_the_store_agrees_with_its_model_on_sqlite() -> None:
 
 
 @pytest.mark.parametrize("engine_name", ["postgres"])
-def test_the_store_agrees_with_its_model_on_postgres(url: str, postgres: Server) -> None:
+def test_the_store_agrees_with_its_model_on_postgres(url: str, postgres_queues: Queues) -> None:
     class QueueOnPostgres(Queue):
         def open(self) -> Engine:
-            engine = PostgresEngine(url, clock=self.clock)
-            tables = ", ".join(
-                f"{engine.schema}.{name}" for name in ("jobs", "events", "workers", "config", "counts")
-            )
-            postgres.sql(f"TRUNCATE {tables} RESTART IDENTITY CASCADE")  # quicker than a schema for each example
-            return engine
+            postgres_queues.empty(url.partition("schema=")[2])
+            return PostgresEngine(url, clock=self.clock)
 
     run_state_machine_as_test(QueueOnPostgres, settings=SETTINGS)
