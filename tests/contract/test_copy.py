@@ -111,8 +111,8 @@ def full(open_target: OpenTarget, store: Store, hire: Hire, clock: Clock) -> Sto
 
 
 def rows_of(store: Store) -> dict[str, list[Any]]:
-    """Every row that is copied, to the last column; only where a job's log lies is told anew, and how many have departed
-    may be summed up."""
+    """Every row that is copied, to the last column; only where a job's log lies is told anew, and those that have
+    departed may be summed up."""
     with store.engine.read() as tx:
         found = {table: tx.rows(sql.BATCH[table], {**key, "limit": 10**9}) for table, (key, _) in sql.COPIED.items()}
     key, rest = sql.COPIED["jobs"]

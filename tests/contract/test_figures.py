@@ -365,6 +365,7 @@ def test_what_prometheus_sees(store: Store, hire: Hire, clock: Clock) -> None:
     assert seen["queuectl_jobs_finished_total", "mail", "dead"] == 1
     assert seen["queuectl_jobs_finished_total", "web", "dead"] == 0
     assert seen["queuectl_runs_total", "mail", "completed"] == 1
+    assert seen["queuectl_runs_total", "mail", "failed"] == seen["queuectl_runs_total", "web", "pending"] == 0
     assert seen["queuectl_run_seconds_bucket", "mail", "0.1"] == 1
     assert seen["queuectl_run_seconds_bucket", "mail", "+Inf"] == 2
     assert seen["queuectl_run_seconds_sum", "mail", ""] == 6.03

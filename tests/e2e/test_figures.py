@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -28,7 +27,7 @@ def scraped(q: Cli) -> Scraped:
 def runs(q: Cli) -> dict[str, int]:
     """The runs that were counted, as `queue state`."""
     seen = scraped(q).items()
-    return {f"{queue} {state}": int(n) for (name, queue, state), n in seen if name == "queuectl_runs_total"}
+    return {f"{queue} {state}": int(n) for (name, queue, state), n in seen if n and name == "queuectl_runs_total"}
 
 
 def test_all_runs_are_counted_when_the_workers_have_left(q: Cli) -> None:
@@ -50,10 +49,12 @@ def test_all_runs_are_counted_when_the_workers_have_left(q: Cli) -> None:
     assert after["queuectl_jobs_finished_total", "default", "dead"] == 2
 
 
-def test_an_idle_worker_brings_out_what_it_has_counted(working: Cli) -> None:
-    working.ok("config", "set", "worker_poll_interval", "3600")
-    working.finished(working.enqueue("true"))
-    eventually(lambda: runs(working) == {"default completed": 1}, "the tally to be stored")
+def test_an_idle_worker_brings_out_what_it_has_counted(q: Cli) -> None:
+    for other_reason_to_wake_up in ("worker_poll_interval", "lease_timeout"):
+        q.ok("config", "set", other_reason_to_wake_up, "3600")
+    q.ok("worker", "start")
+    q.finished(q.enqueue("true"))
+    eventually(lambda: runs(q) == {"default completed": 1}, "the tally to be stored")
 
 
 def test_a_put_back_and_a_cancelled_run_are_counted_as_such(working: Cli) -> None:
@@ -70,13 +71,13 @@ def test_a_put_back_and_a_cancelled_run_are_counted_as_such(working: Cli) -> Non
 
 
 def test_a_lost_run_is_counted_by_who_puts_it_back(working: Cli) -> None:
-    go = Path(working.folder / "go")
     id = working.enqueue(UNTIL_GO)
-    pid = int(working.until(id, "processing") and working.worker()["pid"])
+    working.until(id, "processing")
+    pid = working.worker()["pid"]
     os.kill(pid, signal.SIGKILL)
     gone(pid)
     eventually(lambda: working.runs(id) == 2, "another run")
-    go.touch()
+    (working.folder / "go").touch()
     working.finished(id)
     working.ok("worker", "stop")
     assert runs(working) == {"default pending": 1, "default completed": 1}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queuectl import tally
-from queuectl.tally import BEYOND, BOUNDS, Histogram, Tally
+from queuectl.tally import BEYOND, BOUNDS, Histogram, Point, Tally
 
 NOON = 1_800_000_000_000  # a full hour
 MINUTE = 60_000
@@ -127,5 +127,5 @@ def test_a_point_sums_up_what_ended_within_its_step() -> None:
         (NOON + 2 * MINUTE, "cancelled", "wait", 5, 1, 0),
     ]
     *before, point = tally.points(NOON + 9 * MINUTE, 86_400, rows)
-    assert point == (NOON, 3, 2, 50 / 6, pytest.approx(5 + 20 * 4.7 / 5), 100)
+    assert point == Point(NOON, 3, 2, 50 / 6, 5 + 20 * (0.95 * 6 - 1) / 5, 100)
     assert {tuple(other[1:]) for other in before} == {(0, 0, None, None, None)}

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 FIRST_ONES = 100  # of each queue and priority
 OVERDUE = 1000
+RUN_ENDS = ("completed", "failed", "dead", "cancelled", "pending")
 WORKER_STATES = ("idle", "busy", "stopping", "lost")
 
 
@@ -37,8 +38,8 @@ class Figures:
         self._engine = engine
 
     def series(self, seconds: int) -> list[Point]:
-        """What ended in the last hour (3600), day (86400) or week (604800), in steps of equal length, the last of which
-        is that in which we are."""
+        """What ended in the last hour (3600), day (86400) or week (604800), in steps of equal length. The last one is
+        that in which we are."""
         if seconds not in tally.CHARTS:
             known = ", ".join(map(str, tally.CHARTS))
             raise InvalidInput(f"there is no chart of {seconds} seconds", f"there are those of {known}")
@@ -69,7 +70,8 @@ class Figures:
             return _oldest_wait(tx)
 
     def snapshot(self) -> Snapshot:
-        """All of it at one moment. No queue that ever had a job is left out, so that no time series ends."""
+        """All of it at one moment. No queue that ever had a job is left out, and no zero: a time series that begins with
+        a one hides it from Prometheus, and one that ends looks like a loss."""
         with self._engine.read() as tx:
             counts, rules = tx.rows(sql.COUNTS), limits.all_rules(tx)
             totals, histograms, oldest, now = _totals(tx, counts), _histograms(tx), _oldest_wait(tx), tx.now
@@ -85,7 +87,7 @@ class Figures:
             queues[queue] = QueueFigures(
                 jobs=jobs.get(queue, none),
                 finished=totals.get(queue, dict.fromkeys(FINISHED, 0)),
-                ended=ended,
+                ended={**dict.fromkeys(RUN_ENDS, 0), **ended},
                 runs=runs,
                 waits=waits,
                 oldest_ms=max(0, now - oldest.get(queue, now)),

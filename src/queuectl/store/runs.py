@@ -105,7 +105,7 @@ def _end(now: int, worker: str, claim: Claim, end: Settlement, report: Report, c
 
 
 def record(tx: Transaction, tally: Tally) -> bool:
-    """Add what was counted to the tallies, unless somebody else is at it: then it can wait. To be called last, because
+    """Add what was counted to the tallies, unless somebody else is at it: then it can wait. To be called last:
     whoever is at it must not wait for others."""
     from queuectl.tally import KEPT
 
