@@ -55,6 +55,8 @@ def test_an_idle_worker_brings_out_what_it_has_counted(q: Cli) -> None:
     q.ok("worker", "start")
     q.finished(q.enqueue("true"))
     eventually(lambda: runs(q) == {"default completed": 1}, "the tally to be stored")
+    q.ok("worker", "stop")
+    assert runs(q) == {"default completed": 1}  # and not once more
 
 
 def test_a_put_back_and_a_cancelled_run_are_counted_as_such(working: Cli) -> None:

@@ -70,8 +70,8 @@ class Figures:
             return _oldest_wait(tx)
 
     def snapshot(self) -> Snapshot:
-        """All of it at one moment. No queue that ever had a job is left out, and no zero: a time series that begins with
-        a one hides it from Prometheus, and one that ends looks like a loss."""
+        """All of it at one moment. No queue that ever had a job is left out, and no zero: Prometheus does not see the
+        first step of a counter that begins with it."""
         with self._engine.read() as tx:
             counts, rules = tx.rows(sql.COUNTS), limits.all_rules(tx)
             totals, histograms, oldest, now = _totals(tx, counts), _histograms(tx), _oldest_wait(tx), tx.now
