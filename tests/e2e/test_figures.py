@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -30,6 +31,12 @@ def runs(q: Cli) -> dict[str, int]:
     return {f"{queue} {state}": int(n) for (name, queue, state), n in seen if n and name == "queuectl_runs_total"}
 
 
+def cpu(pid: int) -> int:
+    """The time that a process has worked, in hundredths of a second."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
 def test_all_runs_are_counted_when_the_workers_have_left(q: Cli) -> None:
     jobs = [{"command": "true", "queue": "mail"} for _ in range(30)]
     q.batch(*jobs, *({"command": "exit 1", "max_retries": n, "backoff_base": 1} for n in (1, 2)))
@@ -49,12 +56,14 @@ def test_all_runs_are_counted_when_the_workers_have_left(q: Cli) -> None:
     assert after["queuectl_jobs_finished_total", "default", "dead"] == 2
 
 
-def test_an_idle_worker_brings_out_what_it_has_counted(q: Cli) -> None:
+def test_an_idle_worker_brings_out_what_it_has_counted_and_rests(q: Cli) -> None:
     for other_reason_to_wake_up in ("worker_poll_interval", "lease_timeout"):
         q.ok("config", "set", other_reason_to_wake_up, "3600")
     q.ok("worker", "start")
     q.finished(q.enqueue("true"))
     eventually(lambda: runs(q) == {"default completed": 1}, "the tally to be stored")
+    pid = q.worker()["pid"]
+    eventually(lambda: cpu(pid) == (runs(q) and cpu(pid)), "the worker to do nothing while we look at the figures")
     q.ok("worker", "stop")
     assert runs(q) == {"default completed": 1}  # and not once more
 

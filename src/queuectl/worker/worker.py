@@ -218,10 +218,10 @@ class Worker:
             self._in_doubt = True
             self._news = False
             self._due_at = time.monotonic() + RETRY_STORE_AFTER
-            if tally:
-                self._tally_at = time.monotonic() + TALLY_EVERY
+            if tally is not None:
                 if isinstance(error, OutcomeUnknown):  # rather not counted than twice
                     tally.clear()
+                self._tally_later(anew=True)
             return
         self._report_trouble(None)
         if tick.given_up:
@@ -232,7 +232,8 @@ class Worker:
         now = time.monotonic()
         if self._ended:
             self._flush_soon()
-        self._count(tick, tally)
+        self._count(tick)
+        self._tally_later(anew=tally is not None)
         settled = [claim for claim, _, _ in self._ended]
         self._ended.clear()
         self._news = False
@@ -256,20 +257,20 @@ class Worker:
             else:
                 self._start(claim)
 
-    def _count(self, tick: Tick, handed: Tally | None) -> None:
-        """Take note of what was settled, to be stored in a second, with whatever else there is to say by then."""
+    def _count(self, tick: Tick) -> None:
+        """Take note of the runs that were settled; those of before are stored."""
         if tick.tallied:
             self._tally.clear()
         for claim, end, report in self._ended:
             if claim not in tick.refused:
                 state = (lifecycle.despite_cancel(end) if (claim.seq, claim.run) in tick.cancels else end).state
                 self._tally.add(claim.queue, state, report.duration_ms or 0, claim.wait_ms)
-        if handed:
-            self._tally_at = NEVER
-        self._tally_later()
 
-    def _tally_later(self) -> None:
-        if self._tally and self._tally_at == NEVER:
+    def _tally_later(self, anew: bool = False) -> None:
+        """Store what was counted within a second, with whatever else there is to say by then; nothing, never."""
+        if not self._tally or self._exit_code == START_AGAIN:
+            self._tally_at = NEVER
+        elif anew or self._tally_at == NEVER:
             self._tally_at = time.monotonic() + TALLY_EVERY
 
     def _store_tally(self) -> None:
