@@ -238,7 +238,12 @@ class Claim(NamedTuple):  # made for each run, in a third of the time of a froze
     env: str | None
     key: str | None
     key_limit: int | None
+    due_at: int  # since when it has been waiting to be claimed
     started_at: int
+
+    @property
+    def wait_ms(self) -> int:
+        return max(0, self.started_at - self.due_at)
 
 
 class Report(NamedTuple):
@@ -260,6 +265,7 @@ class Tick:
     refused: list[Claim]  # settled too late: these runs were no longer ours
     cancels: set[tuple[int, int]]  # (seq, run) of our runs that somebody wants ended
     stop: str | None
+    tallied: bool  # the tally we brought is stored
     given_up: bool  # others took us for lost: what we run is no longer ours
     due_in: float | None  # seconds until the next job becomes due, if nothing is due now
     fire_in: float | None  # seconds until a schedule fires

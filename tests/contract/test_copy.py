@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +19,7 @@ from queuectl.store import Store, copy
 from queuectl.store import statements as sql
 from queuectl.store.postgres import PostgresEngine
 from queuectl.store.sqlite import SqliteEngine
+from queuectl.tally import Tally
 from tests.conftest import Clock
 from tests.contract.conftest import ENGINES, FakeWorker, Hire, enqueue
 from tests.postgres import Queues
@@ -97,6 +99,10 @@ def full(open_target: OpenTarget, store: Store, hire: Hire, clock: Clock) -> Sto
     enqueue(store, "true", id="later", run_at=clock.now + 3_600_000, tags=("b",))
     enqueue(store, "true", id="pending", queue="mail", unique_key="ä {key}", key="k ä", key_limit=4)
     enqueue(store, "true", id="blocked", depends_on=["pending", {"id": "dead", "condition": "fail"}])
+    tally = Tally()
+    for state, run_ms in (("completed", 12), ("completed", 10**8), ("dead", 12)):
+        tally.add("mail", state, run_ms, 7)
+    store.record(tally)
 
     worker.leave()
     store.unregister("w1")
@@ -104,12 +110,17 @@ def full(open_target: OpenTarget, store: Store, hire: Hire, clock: Clock) -> Sto
 
 
 def rows_of(store: Store) -> dict[str, list[Any]]:
-    """Every row that is copied, to the last column; only where a job's log lies is told anew."""
+    """Every row that is copied, to the last column; only where a job's log lies is told anew, and those that have
+    departed may be summed up."""
     with store.engine.read() as tx:
         found = {table: tx.rows(sql.BATCH[table], {**key, "limit": 10**9}) for table, (key, _) in sql.COPIED.items()}
     key, rest = sql.COPIED["jobs"]
     place = (*key, *rest).index("log_place")
-    return {**found, "jobs": [(*job[:place], *job[place + 1 :]) for job in found["jobs"]]}
+    departed: Counter[tuple[str, str]] = Counter()
+    for queue, state, _, n in found["departed"]:
+        departed[queue, state] += n
+    jobs = [(*job[:place], *job[place + 1 :]) for job in found["jobs"]]
+    return {**found, "jobs": jobs, "departed": sorted(departed.items())}
 
 
 def views_of(store: Store) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +15,9 @@ from queuectl.lifecycle import Exited, after_run
 from queuectl.model import Claim, Report
 from queuectl.newjob import NewJob
 from queuectl.settings import effective
-from queuectl.store import Store, open_store
+from queuectl.store import Store, open_store, statements
 from queuectl.store.sqlite import SqliteEngine
+from queuectl.tally import Tally
 from tests.e2e.conftest import Cli, on_sqlite, q  # noqa: F401  (a fixture)
 
 
@@ -60,6 +62,28 @@ def test_a_tick_takes_few_statements_and_two_for_each_job(store: Store) -> None:
         exchange(store, held, 4)
     assert len(nothing_to_do) <= 4
     assert len(busy) <= 7 + 4 * 2, busy
+
+
+def test_a_tally_takes_few_statements_and_only_the_tick_that_brings_it(store: Store) -> None:
+    tally = Tally()
+    for _ in range(100):
+        tally.add("default", "completed", 3, 3)
+    with counted(store) as bringing_it:
+        assert store.tick("w1", tally=tally).tallied
+    assert len(bringing_it) <= 4 + 2 * 3 + 2, bringing_it  # for runs and waits in each span; what is old goes
+    with counted(store) as next_one:
+        store.tick("w1", tally=Tally())
+    assert len(next_one) <= 4
+
+
+def test_a_claim_knows_nothing_of_departures(store: Store) -> None:
+    """The trigger is no part of its program; that of a settle only looks at one column."""
+    assert isinstance(store.engine, SqliteEngine)
+    for statement, concerned in ((statements.CLAIM, False), (statements.RETRY_DEAD, True)):
+        text, _ = store.engine.text(statement)
+        names = set(re.findall(r":([a-z_]+)", text))
+        program = connection(store).execute("EXPLAIN " + text, dict.fromkeys(names)).fetchall()
+        assert any("jobs_departed" in str(step) for step in program) is concerned
 
 
 def test_a_plan_is_not_made_anew_for_another_value(store: Store) -> None:

@@ -210,7 +210,7 @@ class Queue(RuleBasedStateMachine):
         }
         recovered = self.store.recover(dead.id)
         assert recovered is not None
-        for claim, end in recovered[1]:
+        for claim, end, _ in recovered[1]:
             job = self.jobs[claim.id]
             outcome = Cancelled() if job.cancel_requested else Lost(dead.id)
             assert end == after_run(claim, outcome, self.store.config(), 0)

@@ -19,7 +19,7 @@ from tests.contract.conftest import FakeWorker, Hire, enqueue, snapshot
 def recovered(store: Store, worker: str) -> list[tuple[Claim, Settlement]]:
     found = store.recover(worker)
     assert found is not None
-    return found[1]
+    return [(claim, end) for claim, end, _ in found[1]]
 
 
 def recover_all(store: Store) -> list[str]:

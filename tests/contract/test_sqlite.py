@@ -569,6 +569,8 @@ def plan_of(path: Path, sql: str) -> list[str]:
         ("READY_QUEUES", "jobs_ready"),
         ("READY_JOBS", "jobs_ready"),
         ("AHEAD_OF", "jobs_ready"),
+        ("DUE_SINCE", "jobs_ready"),
+        ("OVERDUE_SINCE", "jobs_waiting"),
         ("HELD_BY", "jobs_running"),
         ("RUNNING", "jobs_running"),
         ("CLAIM", "PRIMARY KEY (rowid=?)"),
@@ -620,9 +622,16 @@ def test_a_statement_finds_its_jobs_through_its_own_index(path: Path, name: str,
 
 @pytest.mark.parametrize(
     "name",
-    ["PROMOTE_DUE", "READY_JOBS", "PARK", "PARKED_WITH", "NEXT_PARKED",
+    ["PROMOTE_DUE", "READY_JOBS", "PARK", "PARKED_WITH", "NEXT_PARKED", "DUE_SINCE", "OVERDUE_SINCE",
      "PRUNE", "RECENT_FINISHED", "HISTORY", "LIST_ALL", "NEXT_READY", "NEXT_WAITING",
      "NEXT_BLOCKED", "LAST_FINISHED"],
 )  # fmt: skip
 def test_nothing_is_sorted_that_an_index_already_has_in_order(path: Path, name: str) -> None:
     assert "USE TEMP B-TREE FOR ORDER BY" not in plan_of(path, SQL[name])
+
+
+@pytest.mark.parametrize("name", ["TALLIES_EVER", "TALLIES_SINCE", "FORGET_TALLIES"])
+def test_tallies_are_found_by_their_span(path: Path, name: str) -> None:
+    found = [line for line in plan_of(path, SQL[name]) if " tallies" in line]
+    assert found
+    assert all("USING PRIMARY KEY (span=?" in line for line in found), found

@@ -6,10 +6,13 @@ import json
 import re
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from queuectl import __version__
 from tests.conftest import DEADLINE, eventually
 from tests.e2e.conftest import QUEUECTL, UNTIL_GO, Cli, gone, kill, lines_in, on_sqlite, pids_in, read_until, refused
 
@@ -318,27 +321,16 @@ def test_metrics_for_people(sample: Cli) -> None:
         assert text in shown
 
 
-def test_metrics_for_prometheus_parse_line_by_line(sample: Cli) -> None:
-    values: dict[str, float] = {}
-    types: dict[str, str] = {}
-    helped: set[str] = set()
-    for line in sample.ok("metrics", "--prometheus").splitlines():
-        if comment := re.fullmatch(r"# (HELP|TYPE) ([a-z_]+) (.+)", line):
-            if comment[1] == "HELP":
-                assert comment[2] not in helped
-                helped.add(comment[2])
-            else:
-                assert comment[3] in ("gauge", "counter", "summary", "histogram")
-                types[comment[2]] = comment[3]
-        else:
-            found = re.fullmatch(r'(([a-z_]+)(\{[a-z]+="[^"\\]*"(,[a-z]+="[^"\\]*")*\})?) (\S+)', line)
-            assert found, line
-            assert re.sub(r"_(sum|count)$", "", found[2]) in types
-            assert found[1] not in values
-            values[found[1]] = float(found[5])
-    assert set(types) == helped
-    assert [values[f'queuectl_jobs{{state="{state}"}}'] for state in STATES] == [2, 0, 1, 1, 1, 1, 0]
-    assert values["queuectl_success_ratio"] == 0.5
+def test_metrics_for_prometheus(sample: Cli) -> None:
+    families = {
+        family.name: family for family in text_string_to_metric_families(sample.ok("metrics", "--prometheus"))
+    }
+    jobs = Counter[str]()
+    for found in families["queuectl_jobs"].samples:
+        jobs[found.labels["state"]] += int(found.value)
+    assert [jobs[state] for state in STATES] == [2, 0, 1, 1, 1, 1, 0]
+    [build] = families["queuectl_build_info"].samples
+    assert (build.labels, build.value) == ({"version": __version__}, 1)
 
 
 def next_step(q: Cli) -> str:

@@ -42,6 +42,6 @@ def a_claim(command: str = "true", **fields: object) -> Claim:
         "seq": 7, "id": "job1", "run": 1, "command": command, "queue": "default", "attempts": 0, "crashes": 0,
         "snoozes": 0, "retry_on": None, "no_retry_on": None, "max_retries": 3, "backoff_base": 2.0,
         "timeout_seconds": None, "cwd": None, "env": None, "key": None, "key_limit": None,
-        "started_at": 1_800_000_000_000,
+        "due_at": 1_800_000_000_000, "started_at": 1_800_000_000_000,
     }  # fmt: skip
     return Claim(**{**usual, **fields})  # type: ignore[arg-type]

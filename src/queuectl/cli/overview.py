@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any
 
 import click
 
-from queuectl import times
+from queuectl import __version__, times
+from queuectl import prometheus as exposition
 from queuectl.cli.app import json_option, with_store
 from queuectl.cli.render import BOLD, COLOURS, DIM, advice, emit_json, note, paint, remember_address, say
 from queuectl.cli.worker import worker_table
@@ -89,10 +89,11 @@ def _status(store: Store, as_json: bool) -> None:
 @with_store
 def metrics_command(store: Store, as_json: bool, prometheus: bool) -> None:
     """Show totals, run times, waiting times, throughput and success rate."""
-    metrics = store.views.metrics()
     if prometheus:
-        sys.stdout.write(_prometheus(metrics))
-    elif as_json:
+        sys.stdout.write(exposition.text(store.figures.snapshot(), __version__))
+        return
+    metrics = store.views.metrics()
+    if as_json:
         emit_json(metrics.as_json())
     else:
         _show_metrics(metrics)
@@ -126,27 +127,3 @@ def _spread(spread: Spread | None) -> str:
         return "-"
     parts = {name: times.span(getattr(spread, name) / 1000) for name in ("avg", "min", "max", "p50", "p95", "p99")}
     return "  ".join(f"{name} {value}" for name, value in parts.items())
-
-
-def _prometheus(metrics: Metrics) -> str:
-    lines = ["# HELP queuectl_jobs Jobs by state.", "# TYPE queuectl_jobs gauge"]
-    lines += [f'queuectl_jobs{{state="{state}"}} {n}' for state, n in metrics.jobs.items()]
-    singles: list[tuple[str, str, Any]] = [
-        ("queuectl_workers", "Active workers.", metrics.workers),
-        ("queuectl_finished_last_minute", "Jobs finished in the last minute.", metrics.finished_last_minute),
-        ("queuectl_finished_last_hour", "Jobs finished in the last hour.", metrics.finished_last_hour),
-        ("queuectl_success_ratio", "Completed jobs among those that ended.", metrics.success_rate),
-        ("queuectl_attempts_average", "Failed runs a job, on average.", metrics.average_attempts),
-    ]
-    for name, help, value in singles:
-        if value is not None:
-            lines += [f"# HELP {name} {help}", f"# TYPE {name} gauge", f"{name} {value}"]
-    for name, help, spread in (
-        ("queuectl_run_seconds", "Run time of recently finished jobs.", metrics.run_ms),
-        ("queuectl_wait_seconds", "Waiting time of recently finished jobs.", metrics.wait_ms),
-    ):
-        if spread is not None:
-            lines += [f"# HELP {name} {help}", f"# TYPE {name} gauge"]
-            for quantile, value in (("0.5", spread.p50), ("0.95", spread.p95), ("0.99", spread.p99)):
-                lines.append(f'{name}{{quantile="{quantile}"}} {value / 1000:g}')
-    return "\n".join(lines) + "\n"

@@ -122,7 +122,7 @@ def _refuse_left_running(jobs: Counts) -> None:
 def _refuse_filled(target: Store, dst: Transaction, program: str) -> None:
     for table, (start, _) in sql.COPIED.items():
         if dst.rows(sql.BATCH[table], {**start, "limit": 1}):
-            what = "settings" if table == "config" else table
+            what = {"config": "settings", "departed": "figures", "tallies": "figures"}.get(table, table)
             hint = f"name another, or empty it: {program} reset"
             raise Conflict(f"{target.engine.name} is not empty: it has {what}", hint)
 

@@ -56,7 +56,7 @@ HINTS = {
 # The {each:…} that are texts; all others are whole numbers.
 TEXTS = (
     "batch", "state", "error", "reason", "stdout", "stderr", "tag", "id", "condition", "parent_id", "child_id",
-    "report",
+    "report", "queue", "what",
 )  # fmt: skip
 
 
@@ -286,6 +286,7 @@ class PostgresEngine:
                 [(alone,)] = tx.rows(TRY_ALONE, {"what": f"counts {self.schema}"})
                 if alone:
                     tx.run(FOLD_COUNTS)
+                    tx.run(FOLD_DEPARTED)
         except StoreUnavailable:
             pass  # next time
 
@@ -433,6 +434,19 @@ SELECT setval(pg_get_serial_sequence('jobs', 'seq'),
 FOLD_COUNTS = """
 WITH piled AS (DELETE FROM counts RETURNING queue, state, n)
 INSERT INTO counts (queue, state, n) SELECT queue, state, sum(n)::bigint FROM piled GROUP BY queue, state
+"""
+# A row that is being written is left for the next time.
+FOLD_DEPARTED = """
+WITH settled AS MATERIALIZED (
+  SELECT queue, state, job FROM departed WHERE job > 0 FOR UPDATE SKIP LOCKED
+), piled AS (
+  DELETE FROM departed USING settled
+   WHERE departed.queue = settled.queue AND departed.state = settled.state AND departed.job = settled.job
+  RETURNING departed.queue, departed.state, departed.n
+)
+INSERT INTO departed (queue, state, job, n)
+SELECT queue, state, 0, sum(n)::bigint FROM piled GROUP BY queue, state
+    ON CONFLICT (queue, state, job) DO UPDATE SET n = departed.n + excluded.n
 """
 
 

@@ -144,6 +144,51 @@ SELECT state, attempts, duration_ms, started_at - CASE WHEN run_at > created_at 
 
 FINISHED_SINCE = "SELECT count(*) FROM jobs WHERE finished_at >= :since AND finished_at IS NOT NULL"
 
+# -- figures ---------------------------------------------------------------------------------------------
+
+DEPARTED = "SELECT queue, state, n FROM departed"
+
+TALLIES_EVER = "SELECT queue, state, what, bound, n, ms FROM tallies WHERE span = 0"
+
+TALLIES_SINCE = """
+SELECT moment - moment % CAST(:step AS BIGINT), state, what, bound, sum(n), sum(ms)
+  FROM tallies
+ WHERE span = :span AND moment >= :since
+ GROUP BY 1, 2, 3, 4
+"""
+
+# Since when the first jobs of each queue and priority have been due. Hops along the index from queue to queue, and in
+# each from priority to priority: costs as many look-ups as there are of those, however many jobs wait.
+DUE_SINCE = """
+WITH RECURSIVE names (queue) AS (
+  SELECT min(queue) FROM jobs WHERE ready
+   UNION ALL
+  SELECT (SELECT min(queue) FROM jobs WHERE ready AND queue > names.queue) FROM names WHERE queue IS NOT NULL
+), levels (queue, priority) AS (
+  SELECT queue, (SELECT max(priority) FROM jobs WHERE ready AND jobs.queue = names.queue)
+    FROM names WHERE queue IS NOT NULL
+   UNION ALL
+  SELECT queue, (SELECT max(priority) FROM jobs
+                  WHERE ready AND jobs.queue = levels.queue AND priority < levels.priority)
+    FROM levels WHERE priority IS NOT NULL
+)
+SELECT queue, (SELECT min(due_at) FROM (
+         SELECT CASE WHEN run_at > updated_at THEN run_at ELSE updated_at END AS due_at
+           FROM jobs
+          WHERE ready AND jobs.queue = levels.queue AND jobs.priority = levels.priority
+          ORDER BY seq
+          LIMIT :limit) AS first_ones)
+  FROM levels WHERE priority IS NOT NULL
+"""
+
+# Those that have become due without anybody to claim them.
+OVERDUE_SINCE = """
+SELECT queue, run_at FROM jobs
+ WHERE state IN ('pending', 'failed') AND NOT ready AND NOT parked AND run_at <= :now
+ ORDER BY run_at
+ LIMIT :limit
+"""
+
 # Counted up to a limit: "more than 10,000 before it" says enough.
 AHEAD_OF = """
 SELECT count(*) FROM (

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from queuectl.lifecycle import Settlement
     from queuectl.model import Claim, Report
     from queuectl.store.engine import Params, Row, Transaction
+    from queuectl.tally import Tally
     from queuectl.turns import Turns
 
+TALLIES = ("tallies",)  # one at a time adds to them, so that nobody waits for a row in the middle of his work
 PASSED_OVER = 50  # jobs with keys that somebody else is at
 CLAIM_ROUNDS = 5  # in one transaction: each puts aside up to a thousand jobs that have to wait for others
 
@@ -23,10 +25,10 @@ def settle(
     tx: Transaction,
     worker: str,
     ended: Sequence[tuple[Claim, Settlement, Report]],
-    cancels: Collection[tuple[int, int]],
+    cancels: set[tuple[int, int]],
 ) -> tuple[list[Params], list[Claim]]:
     """End runs, with what they have said last; the rows that say how, and the runs that were refused, because their
-    jobs have moved on."""
+    jobs have moved on. Those that turn out to be cancelled are added to `cancels`."""
     settled, refused = _settle(tx, worker, ended, cancels)
     if said := [row for row in settled if row["report"]]:
         tx.each(sql.REPORT, said)
@@ -37,7 +39,7 @@ def _settle(
     tx: Transaction,
     worker: str,
     ended: Sequence[tuple[Claim, Settlement, Report]],
-    cancels: Collection[tuple[int, int]],
+    cancels: set[tuple[int, int]],
 ) -> tuple[list[Params], list[Claim]]:
     ended = sorted(ended, key=lambda run: run[0].seq)  # the order in which others lock jobs, too
     rows: list[Params] = [_end(tx.now, worker, *run, cancelled=(run[0].seq, run[0].run) in cancels) for run in ended]
@@ -53,6 +55,7 @@ def _settle(
         again = _end(tx.now, worker, *run, cancelled=True)
         if not row["cancelled"] and not tx.missed(sql.SETTLE, [again]):  # cancelled in this very moment
             settled.append(again)
+            cancels.add((claim.seq, claim.run))
             continue
         tx.rows(sql.LOCK_SEQ, {"seq": claim.seq})
         fence = {"seq": claim.seq, "run": claim.run, "worker": worker}
@@ -101,6 +104,19 @@ def _end(now: int, worker: str, claim: Claim, end: Settlement, report: Report, c
     }
 
 
+def record(tx: Transaction, tally: Tally) -> bool:
+    """Add what was counted to the tallies, unless somebody else is at it: then it can wait. To be called last:
+    whoever is at it must not wait for others."""
+    from queuectl.tally import KEPT
+
+    if not tx.alone_with(TALLIES):
+        return False
+    tx.each(sql.ADD_TALLIES, tally.rows(tx.now))
+    for span, kept_ms in KEPT.items():
+        tx.run(sql.FORGET_TALLIES, {"span": span, "before": tx.now - kept_ms})
+    return True
+
+
 def claim(
     tx: Transaction, worker: str, slots: int, turns: Turns | None, gate: limits.Gate, log_place: str | None
 ) -> list[Claim]:
@@ -132,4 +148,4 @@ def _due(tx: Transaction, queue: str, most: int, busy: Collection[str]) -> list[
     if not busy:
         return tx.rows(sql.READY_JOBS, {"queue": queue, "limit": most})
     rows = tx.rows(sql.READY_JOBS, {"queue": queue, "limit": most + PASSED_OVER})
-    return [row for row in rows if row[-2] not in busy][:most]
+    return [row for row in rows if row[-3] not in busy][:most]

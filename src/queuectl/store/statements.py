@@ -82,9 +82,11 @@ WITH RECURSIVE found (queue) AS (
 SELECT queue FROM found WHERE queue IS NOT NULL
 """
 
+# A due job was last changed when it was enqueued, put back, retried, or released by those it waited for.
 READY_JOBS = """
 SELECT -priority, seq, id, run + 1, command, queue, attempts, crashes, snoozes, max_retries, backoff_base,
-       retry_on, no_retry_on, timeout_seconds, cwd, env, key, key_limit
+       retry_on, no_retry_on, timeout_seconds, cwd, env, key, key_limit,
+       CASE WHEN run_at > updated_at THEN run_at ELSE updated_at END
   FROM jobs
  WHERE ready AND queue = :queue
  ORDER BY priority DESC, seq
@@ -213,6 +215,22 @@ RECORD_NOTE = """
 INSERT INTO events (job, n, at, state, run, worker_id, reason)
 SELECT seq, (SELECT COALESCE(max(n), 0) + 1 FROM events WHERE job = :seq), :now, state, :run, :worker, :reason
   FROM jobs WHERE seq = :seq
+"""
+
+# -- tallies of runs -------------------------------------------------------------------------------------
+
+ADD_TALLIES = """
+INSERT INTO tallies (span, moment, queue, state, what, bound, n, ms)
+SELECT {each:span}, {each:moment}, {each:queue}, {each:state}, {each:what}, {each:bound}, {each:n}, {each:ms}
+       {from_each} WHERE TRUE
+    ON CONFLICT (span, moment, queue, state, what, bound)
+    DO UPDATE SET n = tallies.n + excluded.n, ms = tallies.ms + excluded.ms
+"""
+
+# The oldest of them, if it is old enough: whoever adds a new moment takes an old one away.
+FORGET_TALLIES = """
+DELETE FROM tallies
+ WHERE span = :span AND moment = (SELECT min(moment) FROM tallies WHERE span = :span) AND moment < :before
 """
 
 # -- what runs say of themselves -------------------------------------------------------------------------
@@ -439,7 +457,8 @@ UNREGISTER = "DELETE FROM workers WHERE id = :id"
 
 HELD_BY = """
 SELECT seq, id, run, command, queue, attempts, crashes, snoozes, max_retries, backoff_base, retry_on, no_retry_on,
-       timeout_seconds, cwd, env, key, key_limit, started_at, cancel_requested
+       timeout_seconds, cwd, env, key, key_limit, CASE WHEN run_at > created_at THEN run_at ELSE created_at END,
+       started_at, cancel_requested
   FROM jobs
  WHERE worker_id = :worker AND state = 'processing'
  ORDER BY seq
@@ -544,7 +563,10 @@ SELECT queue, 'processing', count(*) FROM jobs WHERE state = 'processing' GROUP 
 # -- copy ------------------------------------------------------------------------------------------------
 
 # What goes along when a queue is copied: each table, its key with what comes before the first, and its other columns.
+# Those of departed jobs before the jobs, so that a wipe, which goes backwards, comes to them last.
 COPIED: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
+    "departed": ({"queue": "", "state": "", "job": -1}, ("n",)),
+    "tallies": ({"span": -1, "moment": 0, "queue": "", "state": "", "what": "", "bound": 0}, ("n", "ms")),
     "jobs": ({"seq": 0}, ("ready", "unmet", "reason", "cpu_ms", "max_rss_kb", *OWN_FIELDS)),
     "tags": ({"tag": "", "job": 0}, ()),
     "events": ({"job": 0, "n": 0}, ("at", "state", "run", "worker_id", "reason", "exit_code", "signal", "duration_ms",

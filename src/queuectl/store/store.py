@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from queuectl.newjob import NewJob
     from queuectl.settings import Config, Number
     from queuectl.store.engine import Engine, Transaction
+    from queuectl.store.figures import Figures
     from queuectl.store.schedules import Schedules
     from queuectl.store.views import Views
+    from queuectl.tally import Tally
     from queuectl.turns import Turns
 
 PROMOTED_AT_ONCE = 1000
@@ -45,6 +47,12 @@ class Store:
         from queuectl.store.schedules import Schedules
 
         return Schedules(self)
+
+    @property
+    def figures(self) -> Figures:
+        from queuectl.store.figures import Figures
+
+        return Figures(self.engine)
 
     def close(self) -> None:
         self.engine.close()
@@ -135,6 +143,12 @@ class Store:
         with self.engine.write() as tx:
             tx.run(sql.UNREGISTER, {"id": worker})
 
+    def record(self, tally: Tally) -> None:
+        """Store what is left of a worker's tally when it leaves; while it works, a tick takes that along."""
+        with self.engine.write() as tx:
+            tx.alone_with(runs.TALLIES, patiently=True)
+            runs.record(tx, tally)
+
     def heartbeat(self, worker: str) -> float | None:
         """Show that this worker lives; the seconds for which that will do. None if it has been given up for lost."""
         with self.engine.write() as tx:
@@ -157,8 +171,10 @@ class Store:
         slots: int = 0,
         turns: Turns | None = None,
         running: Collection[tuple[int, int]] | None = None,
+        tally: Tally | None = None,
     ) -> Tick:
-        """Settle what ended, lease up to `slots` due jobs, and bring the news: one transaction for all of it.
+        """Settle what ended, lease up to `slots` due jobs, and bring the news: one transaction for all of it. A tally
+        of runs that were settled before is taken along, unless another worker is just storing his.
 
         After an exchange that failed nobody knows if it has happened: given the (seq, run) of the runs that go on,
         what the store holds for this worker besides is handed out again.
@@ -193,6 +209,7 @@ class Store:
                 refused=refused,
                 cancels=cancels,
                 stop=stop,
+                tallied=runs.record(tx, tally) if tally else False,
                 given_up=not news,
                 due_in=None if due is None or len(claims) >= slots else max(0, due - tx.now) / 1000,
                 fire_in=None if fires is None else max(0, fires - tx.now) / 1000,
@@ -238,7 +255,7 @@ class Store:
         """Whoever is registered or holds a job, and if he lives."""
         return {holder[0]: self.engine.is_alive(holder, tx.now) for holder in tx.rows(sql.HOLDERS)}
 
-    def recover(self, worker: str) -> tuple[str | None, list[tuple[Claim, Settlement]]] | None:
+    def recover(self, worker: str) -> tuple[str | None, list[tuple[Claim, Settlement, Report]]] | None:
         """Put back what a lost worker was running and strike it off; the order it had, and its runs. The caller has
         ended its processes. None if it has shown itself in the meantime: then it is left alone."""
         from queuectl import lifecycle
@@ -264,7 +281,7 @@ class Store:
             tx.run(sql.UNREGISTER, {"id": worker})
         if released:
             self.engine.announce()
-        return order, [(claim, end) for claim, end, _ in lost]
+        return order, lost
 
     # -- the operator's side -----------------------------------------------------------------------------
 

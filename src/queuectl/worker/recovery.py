@@ -7,6 +7,7 @@ from dataclasses import replace
 from queuectl import bell, logs, times
 from queuectl.model import Claim
 from queuectl.store import Store
+from queuectl.tally import Tally
 from queuectl.worker import board, card, cgroup, reports
 from queuectl.worker.kin import Traces, kill_survivors, tag_of
 from queuectl.worker.log import Log
@@ -15,9 +16,10 @@ from queuectl.worker.log import Log
 class Recovery:
     """What a worker does for the dead: as its first act, and with every beat."""
 
-    def __init__(self, store: Store, group: str, log: Log) -> None:
+    def __init__(self, store: Store, group: str, tally: Tally, log: Log) -> None:
         self._store = store
         self._group = group
+        self._tally = tally  # counts the lost runs, too: who ran them cannot
         self._log = log
         self._unswept = True
 
@@ -33,7 +35,8 @@ class Recovery:
             if found is None:  # it has shown itself
                 continue
             orders[worker], recovered = found
-            for claim, settlement in recovered:
+            for claim, settlement, report in recovered:
+                self._tally.add(claim.queue, settlement.state, report.duration_ms or 0, claim.wait_ms)
                 self._mark_lost(claim)
                 reports.remove(reports.path_of(self._store.engine.run_dir, worker, claim))
                 self._log.tell("run lost", job=claim.id, run=claim.run, by=worker, next=settlement.state)

@@ -17,13 +17,14 @@ from typing import TypeVar
 
 from queuectl import lifecycle, procfs
 from queuectl.bell import Bell
-from queuectl.errors import Duplicate, Outdated, StoreReplaced, StoreUnavailable
+from queuectl.errors import Duplicate, OutcomeUnknown, Outdated, StoreReplaced, StoreUnavailable
 from queuectl.lifecycle import Settlement
-from queuectl.model import Claim, Report
+from queuectl.model import Claim, Report, Tick
 from queuectl.states import PRUNABLE
 from queuectl.store import Store, open_store
 from queuectl.store.engine import Line
 from queuectl.store.store import PRUNED_AT_ONCE
+from queuectl.tally import Tally
 from queuectl.turns import Turns
 from queuectl.worker import cgroup, lease
 from queuectl.worker.assignment import LEFT_IN_ORDER, RETIRE, START_AGAIN, Assignment
@@ -41,6 +42,7 @@ FLUSH_WITHIN = 0.05  # a settled run is on disk this many seconds later at most
 STORE_PATIENCE = 1.0  # a locked database must not keep the loop from its runs for longer
 RETRY_STORE_AFTER = 0.25
 FIRE_AGAIN_AFTER = 0.25
+TALLY_EVERY = 1.0  # what was counted of runs is stored this many seconds later: what a kill -9 may lose of it
 LEAST_BEAT = 1.0  # seconds between two looks at a worker that has not kept its promise
 PRUNE_EVERY = 60.0
 PRUNES_AT_ONCE = 10
@@ -102,6 +104,8 @@ class Worker:
         self._beat_at = 0.0
         self._prune_at = 0.0
         self._flush_at: float | None = None
+        self._tally = Tally()
+        self._tally_at = NEVER
         self._judges = False  # may we tell that workers of other machines are lost? Not if we were away ourselves
         self._in_doubt = False  # the last exchange failed: nobody knows if it happened
         self._line: Line | None = None
@@ -122,7 +126,7 @@ class Worker:
         reports = Reports(self._store, self.id, self._log)
         self._slots = Slots(assignment.concurrency, place, board, self._ears, reports, self._log)
         self._bell = self._patiently(lambda: Bell(engine.run_dir, self.id))
-        self._recovery = Recovery(self._store, group, self._log)
+        self._recovery = Recovery(self._store, group, self._tally, self._log)
         self._ears.turn_to(self._bell.fileno(), self._heard_bell)
 
     def _open_store(self) -> Store:
@@ -162,7 +166,7 @@ class Worker:
             if self._exit_code == START_AGAIN:  # there is nobody to settle with
                 self._news = False
                 self._ended.clear()
-            elif self._news or now >= self._due_at:
+            elif self._news or now >= min(self._due_at, self._tally_at):
                 self._exchange()
             elif now >= self._poll_at:
                 self._poll()
@@ -172,6 +176,7 @@ class Worker:
             if now >= self._beat_at:
                 self._beat()
         if self._exit_code == LEFT_IN_ORDER:
+            self._store_tally()
             self._patiently(lambda: self._store.unregister(self.id))
             self._flush()
         self._lease.end()
@@ -182,8 +187,8 @@ class Worker:
         return self._exit_code
 
     def _wait(self) -> None:
-        moments = [self._due_at, self._fire_at, self._poll_at, self._beat_at, self._slots.next_moment()]
-        moments.append(time.monotonic() + self._lease.left)
+        moments = [self._due_at, self._fire_at, self._poll_at, self._beat_at, self._tally_at]
+        moments += [self._slots.next_moment(), time.monotonic() + self._lease.left]
         if self._flush_at is not None:
             moments.append(self._flush_at)
         timeout = 0.0 if self._news else max(0.0, min(moments) - time.monotonic())
@@ -200,8 +205,9 @@ class Worker:
         """One transaction: what ended is settled, free slots are filled, news is read."""
         free = 0 if self._leaving or self._lease.over else self._slots.free
         open_again = self._slots.closed_until if time.monotonic() < self._slots.closed_until else NEVER
+        tally = self._tally if time.monotonic() >= self._tally_at else None
         try:
-            tick = self._store.tick(self.id, self._ended, free, self._turns, self._going_on())
+            tick = self._store.tick(self.id, self._ended, free, self._turns, self._going_on(), tally)
         except (StoreReplaced, Outdated) as error:
             self._start_over(error)
             return
@@ -212,6 +218,10 @@ class Worker:
             self._in_doubt = True
             self._news = False
             self._due_at = time.monotonic() + RETRY_STORE_AFTER
+            if tally is not None:
+                if isinstance(error, OutcomeUnknown):  # rather not counted than twice
+                    tally.clear()
+                self._tally_later(anew=True)
             return
         self._report_trouble(None)
         if tick.given_up:
@@ -222,6 +232,8 @@ class Worker:
         now = time.monotonic()
         if self._ended:
             self._flush_soon()
+        self._count(tick)
+        self._tally_later(anew=tally is not None)
         settled = [claim for claim, _, _ in self._ended]
         self._ended.clear()
         self._news = False
@@ -244,6 +256,30 @@ class Worker:
                 self._settle_later(claim, lifecycle.Interrupted(), Report(duration_ms=0))
             else:
                 self._start(claim)
+
+    def _count(self, tick: Tick) -> None:
+        """Take note of the runs that were settled; those of before are stored."""
+        if tick.tallied:
+            self._tally.clear()
+        for claim, end, report in self._ended:
+            if claim not in tick.refused:
+                state = (lifecycle.despite_cancel(end) if (claim.seq, claim.run) in tick.cancels else end).state
+                self._tally.add(claim.queue, state, report.duration_ms or 0, claim.wait_ms)
+
+    def _tally_later(self, anew: bool = False) -> None:
+        """Store what was counted within a second, with whatever else there is to say by then; nothing, never."""
+        if not self._tally or self._exit_code == START_AGAIN:
+            self._tally_at = NEVER
+        elif anew or self._tally_at == NEVER:
+            self._tally_at = time.monotonic() + TALLY_EVERY
+
+    def _store_tally(self) -> None:
+        """The rest of it, on leaving. It is not worth staying for."""
+        try:
+            if self._tally:
+                self._store.record(self._tally)
+        except StoreUnavailable as error:
+            self._report_trouble(error)
 
     def _going_on(self) -> set[tuple[int, int]] | None:
         """What we know to be ours, if the store may think otherwise."""
@@ -283,7 +319,7 @@ class Worker:
             self._report_trouble(error)
         self._exit_code = START_AGAIN
         self._news = False
-        self._due_at = self._fire_at = self._poll_at = NEVER
+        self._due_at = self._fire_at = self._poll_at = self._tally_at = NEVER
         self._ended.clear()
         self._leave(in_a_hurry=True)
 
@@ -375,6 +411,7 @@ class Worker:
 
     def _recover_lost(self, patience: float = 5.0) -> None:
         orders = self._recovery.put_back(patience, everywhere=self._judges)
+        self._tally_later()
         self._news |= bool(orders)
         if order := orders.get(self._assignment.succeeds):  # it was told to leave, and we have its place
             self._leave(in_a_hurry=order == "now")
