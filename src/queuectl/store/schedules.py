@@ -128,7 +128,7 @@ class Schedules:
                 new = schedule.in_place_of(_schedule(there[0]), new)
             if not tx.run(sql.REPLACE_SCHEDULE if there else sql.ADD_SCHEDULE, _row(new)):
                 raise Conflict(f'a schedule "{name}" was made in this very moment', "try again")
-            self._store.record(tx, "schedule", [name], "replaced" if there else "added")
+            self._store.audit(tx, "schedule", [name], "replaced" if there else "added")
         self._engine.announce()
         return new
 
@@ -139,7 +139,7 @@ class Schedules:
                 self._locked(tx, name)
             for name in set(names):
                 tx.run(sql.REMOVE_SCHEDULE, {"name": name})
-            self._store.record(tx, "schedule", sorted(set(names)), "removed")
+            self._store.audit(tx, "schedule", sorted(set(names)), "removed")
         self._engine.announce()
 
     def pause(self, names: Sequence[str], paused: bool) -> list[Schedule]:
@@ -153,7 +153,7 @@ class Schedules:
                     found = replace(found, paused=paused)
                     tx.run(sql.PAUSE_SCHEDULE, {"name": name, "paused": paused, "next_at": found.next_at})
                 changed.append(found)
-            self._store.record(tx, "schedule", sorted(set(names)), "paused" if paused else "resumed")
+            self._store.audit(tx, "schedule", sorted(set(names)), "paused" if paused else "resumed")
         self._engine.announce()
         return changed
 
@@ -169,7 +169,7 @@ class Schedules:
                 raise Conflict(f'job "{left_out[0]}" has the unique key of its jobs', hint)
             self._take(tx, found, tx.now, last + 1)
             self._record(tx, found, tx.now, "triggered", id, n=last + 1)
-            self._store.record(tx, "schedule", [name], f"triggered: {id}")
+            self._store.audit(tx, "schedule", [name], f"triggered: {id}")
         self._engine.announce()
         return id
 

@@ -85,7 +85,7 @@ class Store:
                     if submission:
                         final = [there.get(index, id) for index, id in enumerate(ids)]
                         tx.run(sql.ANSWER_SUBMISSION, {"key": submission[0], "ids": " ".join(final)})
-                    self.record(tx, "enqueue", ids)
+                    self.audit(tx, "enqueue", ids)
             except Duplicate:
                 with self.engine.read() as tx:
                     intake.refuse_taken(tx, jobs)  # else a drawn id met an old one: again
@@ -307,7 +307,7 @@ class Store:
                 tx.run(sql.RECORD_NOTE, {**fence, "worker": worker, "reason": reason})
             dependencies.cancelled(tx, [found[id][0] for id, state in states.items() if state == "cancelled"])
             limits.follow(tx, keys)
-            self.record(tx, "cancel", list(states))
+            self.audit(tx, "cancel", list(states))
         for id, state in late:
             raise Conflict(f'job "{id}" is already {state}', "only a job that has not finished can be cancelled")
         self.engine.announce()
@@ -330,7 +330,7 @@ class Store:
                 fence = {"seq": seq, "run": run, "worker": None, "now": tx.now}
                 tx.run(sql.RECORD_NOTE, {**fence, "reason": "retried from the dead letter queue"})
             dependencies.revive(tx, [(seq, id) for id, (seq, *_) in found.items()])
-            self.record(tx, "retry", chosen, f"{spacing:g} s apart" if spacing else "")
+            self.audit(tx, "retry", chosen, f"{spacing:g} s apart" if spacing else "")
         self.engine.announce()
         return chosen
 
@@ -346,14 +346,14 @@ class Store:
         """Tell workers to leave: `drain` after their running jobs, `now` ending those and putting them back."""
         with self.engine.write() as tx:
             tx.run(sql.ORDER_STOP, {"ids": list(ids), "stop": how})
-            self.record(tx, "stop", ids, how)
+            self.audit(tx, "stop", ids, how)
         self.engine.announce()
 
     def change_queue(self, name: str, **fields: object) -> Rules:
         """Pause or limit a queue, or say how its jobs are retried (the fields of `Rules`); what holds from now on."""
         with self.engine.write() as tx:
             rules = limits.change(tx, name, **fields)
-            self.record(tx, "queue", [name], ", ".join(f"{field} = {value}" for field, value in fields.items()))
+            self.audit(tx, "queue", [name], ", ".join(f"{field} = {value}" for field, value in fields.items()))
         self.engine.announce()
         return rules
 
@@ -368,7 +368,7 @@ class Store:
         value = setting.parse(text)
         with self.engine.write() as tx:
             tx.run(sql.SET_CONFIG, {"key": setting.name, "value": repr(value)})
-            self.record(tx, "set", [setting.name], f"{value:g}")
+            self.audit(tx, "set", [setting.name], f"{value:g}")
         self.engine.announce()
         return setting.name, value
 
@@ -377,7 +377,7 @@ class Store:
         setting = settings.find(name)
         with self.engine.write() as tx:
             tx.run(sql.UNSET_CONFIG, {"key": setting.name})
-            self.record(tx, "unset", [setting.name], f"{setting.default:g}")
+            self.audit(tx, "unset", [setting.name], f"{setting.default:g}")
         self.engine.announce()
         return setting.name, setting.default
 
@@ -391,7 +391,7 @@ class Store:
         with self.engine.write() as tx:
             before = tx.now - round(older_than * 1000)
             ids = [id for (id,) in tx.rows(sql.PRUNE, {"states": list(states), "before": before, "limit": limit})]
-            self.record(tx, "prune", ids)
+            self.audit(tx, "prune", ids)
         logs.remove(self.engine.log_dir, ids)
         return len(ids)
 
@@ -411,7 +411,7 @@ class Store:
                     allowed = "dead" if len(states) == 1 else "finished"
                     raise Conflict(f'job "{id}" is {state}, not {allowed}', hint)
             deleted = [id for (id,) in tx.rows(sql.DELETE_FINISHED, {"ids": chosen})]
-            self.record(tx, "delete", deleted)
+            self.audit(tx, "delete", deleted)
         logs.remove(self.engine.log_dir, deleted)
         return len(deleted)
 
@@ -425,12 +425,12 @@ class Store:
             ids = [id for (id,) in tx.rows(sql.ALL_IDS)]
             for statement in sql.WIPE:
                 tx.run(statement)
-            self.record(tx, "reset", ids or ["everything"])
+            self.audit(tx, "reset", ids or ["everything"])
         logs.remove(self.engine.log_dir, ids)
         self.engine.compact()
         return len(ids)
 
-    def record(self, tx: Transaction, action: str, targets: Sequence[str], detail: str = "") -> None:
+    def audit(self, tx: Transaction, action: str, targets: Sequence[str], detail: str = "") -> None:
         """Write down who did what, if it is done on somebody's behalf and to something."""
         if not self.actor or not targets:
             return
