@@ -49,7 +49,7 @@ def test_a_command_alone_leaves_the_rest_to_the_queue() -> None:
         "command": "true", "id": None, "queue": "default", "priority": 0, "max_retries": None, "backoff_base": None,
         "timeout_seconds": None, "run_at": None, "cwd": None, "env": None, "tags": (),
         "depends_on": (), "retry_on": (), "no_retry_on": (), "unique_key": None, "on_duplicate": "refuse",
-        "batch": None, "max_fails": None, "key": None, "key_limit": None,
+        "batch": None, "max_fails": None, "key": None, "key_limit": None, "notify": (),
     }  # fmt: skip
 
 

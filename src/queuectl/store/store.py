@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from queuectl.newjob import NewJob
     from queuectl.settings import Config, Number
     from queuectl.store.engine import Engine, Transaction
+    from queuectl.store.hooks import Hooks
     from queuectl.store.schedules import Schedules
     from queuectl.store.views import Views
     from queuectl.turns import Turns
@@ -44,6 +45,12 @@ class Store:
 
         return Schedules(self)
 
+    @property
+    def hooks(self) -> Hooks:
+        from queuectl.store.hooks import Hooks
+
+        return Hooks(self)
+
     def close(self) -> None:
         self.engine.close()
 
@@ -64,6 +71,8 @@ class Store:
             there: dict[int, str] = {}
             try:
                 with self.engine.write() as tx:
+                    if any(job.notify for job in jobs):
+                        self.hooks.refuse_unknown(tx, jobs)
                     there = self.insert(tx, jobs, ids, progress)
             except Duplicate:
                 self._refuse_taken(jobs)  # else a drawn id met an old one: again
@@ -134,6 +143,7 @@ class Store:
                 "batch": job.batch,
                 "key": job.key,
                 "key_limit": job.key_limit,
+                "notify": " ".join(job.notify) if job.notify else None,
                 "created_at": now,
                 "updated_at": now,
             }
@@ -224,11 +234,13 @@ class Store:
 
         with self.engine.write() as tx:
             news = tx.rows(sql.NEWS, {"id": worker})
-            stop, due, cancelled, set_to, ruled, fires = news[0] if news else ("now", None, None, None, False, None)
+            nothing = ("now", None, None, None, False, None, True)
+            stop, due, cancelled, set_to, ruled, fires, hooked = news[0] if news else nothing
             limits.lock_keys(tx, (claim.key for claim, _, _ in ended))
             cancels = {(int(seq), int(run)) for seq, _, run in _pairs(cancelled, ":")}
             settled, refused = runs.settle(tx, worker, ended, cancels)
-            released = runs.follow(tx, settled, ended)
+            told = self.hooks.tell(tx, settled) if hooked and settled else False
+            released = runs.follow(tx, settled, ended) or told
             gate = limits.Gate(tx, bool(ruled))
             claims: list[Claim] = []
             if running is not None and news:
@@ -317,7 +329,8 @@ class Store:
                 report = Report(duration_ms=max(0, tx.now - claim.started_at))
                 lost.append((claim, lifecycle.after_run(claim, outcome, config, 0), report))
             settled, _ = runs.settle(tx, worker, lost, cancels)
-            released = runs.follow(tx, settled, lost)
+            told = self.hooks.tell(tx, settled)
+            released = runs.follow(tx, settled, lost) or told
             tx.run(sql.UNREGISTER, {"id": worker})
         if released:
             self.engine.announce()
