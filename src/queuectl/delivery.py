@@ -11,7 +11,7 @@ import ssl
 import threading
 import time
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from queuectl import webhook
 from queuectl.errors import QueuectlError
@@ -21,6 +21,9 @@ CONNECT_WITHIN = 10.0  # seconds, the TLS handshake included
 ANSWER_WITHIN = 15.0  # for all of it
 READ = 2048  # bytes of an answer, for an error's text
 GONE = 410
+
+Address = tuple[int, tuple[Any, ...]]
+"""A family of addresses, and one of it."""
 
 
 class Answer(NamedTuple):
@@ -47,7 +50,7 @@ def post(url: str, headers: Mapping[str, str], body: bytes, allow_private: bool 
     target = webhook.target(url)
     addresses = _look_up(target)
     if not allow_private:
-        webhook.refuse_private(target.host, addresses)
+        webhook.refuse_private(target.host, [str(place[0]) for _, place in addresses])
     try:
         line = _connect(target, addresses, began + CONNECT_WITHIN)
     except OSError as error:
@@ -57,7 +60,10 @@ def post(url: str, headers: Mapping[str, str], body: bytes, allow_private: bool 
     cut.daemon = True
     cut.start()
     try:
-        return _exchange(line, target, headers, body, began)
+        answer = _exchange(line, target, headers, body, began)
+        if answer.seconds >= ANSWER_WITHIN:  # cut off: what has come may look like all of it
+            raise TimeoutError
+        return answer
     except (OSError, http.client.HTTPException) as error:
         late = time.monotonic() - began >= ANSWER_WITHIN
         raise _unreachable(target, TimeoutError() if late else error) from error
@@ -66,15 +72,15 @@ def post(url: str, headers: Mapping[str, str], body: bytes, allow_private: bool 
         line.close()
 
 
-def _look_up(target: Target) -> list[str]:
+def _look_up(target: Target) -> list[Address]:
     try:
         found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise _unreachable(target, error) from error
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+    return [(family, place) for family, *_, place in found]
 
 
-def _connect(target: Target, addresses: list[str], deadline: float) -> socket.socket:
+def _connect(target: Target, addresses: list[Address], deadline: float) -> socket.socket:
     """A line to the first of these that takes the call."""
     refused: OSError = TimeoutError()
     for address in addresses:
@@ -82,7 +88,7 @@ def _connect(target: Target, addresses: list[str], deadline: float) -> socket.so
         if left <= 0:
             break
         try:
-            line = socket.create_connection((address, target.port), timeout=left)
+            line = _call(address, left)
         except OSError as error:
             refused = error
             continue
@@ -96,6 +102,19 @@ def _connect(target: Target, addresses: list[str], deadline: float) -> socket.so
             raise
         return line
     raise refused
+
+
+def _call(address: Address, timeout: float) -> socket.socket:
+    """Connect to this very address. (socket.create_connection would look it up again.)"""
+    family, place = address
+    line = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        line.settimeout(timeout)
+        line.connect(place)
+    except BaseException:
+        line.close()
+        raise
+    return line
 
 
 def _exchange(line: socket.socket, target: Target, headers: Mapping[str, str], body: bytes, began: float) -> Answer:

@@ -17,7 +17,7 @@ from queuectl.store import Store, hooks
 from queuectl.store import statements as sql
 from queuectl.store.engine import Engine
 from tests.conftest import Clock
-from tests.contract.conftest import Hire, enqueue
+from tests.contract.conftest import DONE, Hire, enqueue
 
 FAIL = Exited(3)
 SECRET = "whsec_" + "c2VjcmV0" * 4
@@ -40,7 +40,7 @@ def heard(store: Store) -> list[tuple[str, str, str]]:
     ]
 
 
-def run(store: Store, hire: Hire, outcome: Outcome = Exited(0), worker: str = "w", **fields: Any) -> str:
+def run(store: Store, hire: Hire, outcome: Outcome = DONE, worker: str = "w", **fields: Any) -> str:
     """Enqueue a job and end its run; its id."""
     enqueue(store, **{"id": "job", "queue": "work", **fields})
     runner = hire(worker, queues=(fields.get("queue", "work"),))
