@@ -19,7 +19,7 @@ QUEUE = "notifications"
 # How a worker calls its own queuectl. Not by a path: the machines of a fleet have different ones.
 SEND = '"$QUEUECTL_PYTHON" -P -m queuectl hook send'
 MAX_RETRIES = 8
-BACKOFF_BASE = 4  # with eight attempts: for two hours and a half
+BACKOFF_BASE = 4  # with eight attempts: for more than two hours
 SEND_WITHIN = 60
 HOPELESS = ("2", "3")  # exit codes of `hook send`: a private address, a hook that is no more
 LONGEST_NAME = 100  # it is part of a tag

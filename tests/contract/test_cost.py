@@ -62,6 +62,19 @@ def test_a_tick_takes_few_statements_and_two_for_each_job(store: Store) -> None:
     assert len(busy) <= 7 + 4 * 2, busy
 
 
+def test_a_hook_costs_those_whom_it_does_not_concern_one_statement_a_tick(store: Store) -> None:
+    held = exchange(store, [], 4)
+    with counted(store) as without:
+        held = exchange(store, held, 4)
+    store.hooks.add("pager", ["dead"], command="true")
+    with counted(store) as with_hook:
+        held = exchange(store, held, 4)
+    with counted(store) as idle:
+        store.tick("w1")
+    assert len(with_hook) == len(without) + 1
+    assert len(idle) <= 4
+
+
 def test_a_plan_is_not_made_anew_for_another_value(store: Store) -> None:
     assert connection(store).config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, -1) == 1
 
