@@ -199,7 +199,9 @@ def test_a_hook_can_be_tried_out(working: Cli, receiver: Receiver) -> None:
 @on_sqlite
 def test_a_secret_is_shown_once(q: Cli) -> None:
     told = q.ok("hook", "add", "pager", "https://example.com/services/token", "--on", "dead,failed")
-    assert told.startswith("Hook pager: on failed, dead, of all jobs.\nSecret: whsec_")
+    assert told.startswith(
+        "Hook pager: on failed, dead, of all jobs, it posts to https://example.com/…\nSecret: whsec_"
+    )
     secret = told.split()[-1]
     assert len(base64.b64decode(secret.removeprefix("whsec_"))) == 32
     shown = "".join(

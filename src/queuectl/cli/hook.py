@@ -69,7 +69,8 @@ def add(
     if as_json:
         emit_json({**new.as_json(), **({} if secret_file else {"secret": new.secret})})
     else:
-        say(f"Hook {new.name}: on {', '.join(new.events)}, of {_whom(new)}.")
+        does = f"posts to {webhook.shown(new.url)}" if new.url else f"runs {visible(new.command or '')}"
+        say(f"Hook {new.name}: on {', '.join(new.events)}, of {_whom(new)}, it {does}")
         if new.secret and not secret_file:
             say(f"Secret: {new.secret}")
             note("Keep it for the receiver, who verifies the signatures; it is not shown again.")

@@ -27,7 +27,7 @@ class Hooks:
 
     def tell(self, tx: Transaction, settled: Sequence[Params]) -> bool:
         """Runs have ended in this transaction: enqueue what hooks want to hear of them. Is it anything?"""
-        hooks = [one for one in map(_hook, tx.rows(sql.HOOKS)) if not one.paused]
+        hooks = [_hook(row) for row in tx.rows(sql.HOOKS)]
         states = {event for one in hooks for event in one.events}
         seqs = [row["seq"] for row in settled if row["state"] in states]
         if not seqs:
