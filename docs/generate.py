@@ -52,8 +52,9 @@ workers see it at once. `max-retries` and `max_retries` are the same key. A bad 
 
 A run has the worker's environment, the job's `env`, and `QUEUECTL_JOB_ID`, `QUEUECTL_ATTEMPT`, `QUEUECTL_QUEUE`.
 `QUEUECTL_RESULT` names a file for [its progress and its result](jobs.md#how-far-it-is-and-what-came-of-it).
-`QUEUECTL_DB` names its own queue, so a job can enqueue further jobs. `QUEUECTL_RUN` marks the processes of a run,
-so that nothing of it survives a kill.
+`QUEUECTL_DB` names its own queue, so a job can enqueue further jobs; `QUEUECTL_PYTHON` is the Python that the worker
+runs on, so `"$QUEUECTL_PYTHON" -m queuectl` is its own queuectl. `QUEUECTL_RUN` marks the processes of a run, so that
+nothing of it survives a kill. What a notification finds besides: [notifications](notifications.md#commands).
 """
 
 
@@ -105,6 +106,8 @@ def _commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Comman
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None
+        if command.hidden:
+            continue
         if isinstance(command, click.Group):
             yield from _commands(command, f"{path} {name}")
         else:

@@ -45,6 +45,7 @@ class JobFields(TypedDict, total=False):
     no_retry_on: list[int | str]
     unique_key: str
     on_duplicate: str  # refuse, skip or replace
+    notify: list[str]  # names of hooks
     depends_on: list[str | dict[str, str]]  # ids, or {"id": …, "condition": "ok", "fail" or "any"}
 
 

@@ -38,6 +38,7 @@ class Job:
     batch: str | None
     key: str | None
     key_limit: int | None
+    notify: tuple[str, ...]  # names of hooks
     created_at: int
     updated_at: int
     started_at: int | None

@@ -38,7 +38,7 @@ class NewJob:
 
     __slots__ = (
         "backoff_base", "batch", "command", "cwd", "depends_on", "env", "id", "key", "key_limit", "max_fails",
-        "max_retries", "no_retry_on", "on_duplicate", "priority", "queue", "retry_on", "run_at", "tags",
+        "max_retries", "no_retry_on", "notify", "on_duplicate", "priority", "queue", "retry_on", "run_at", "tags",
         "timeout_seconds", "unique_key",
     )  # fmt: skip
 
@@ -65,6 +65,7 @@ class NewJob:
         no_retry_on: tuple[object, ...] | list[object] = (),
         unique_key: str | None = None,
         on_duplicate: str = "refuse",
+        notify: tuple[str, ...] | list[str] = (),
     ) -> None:
         self.command = _command(command)
         self.id = None if id is None else name("id", id)
@@ -86,6 +87,7 @@ class NewJob:
         self.no_retry_on = () if no_retry_on == () else ends("no_retry_on", no_retry_on)
         self.unique_key = None if unique_key is None else _key("unique_key", unique_key)
         self.on_duplicate = on_duplicate if on_duplicate == "refuse" else _choice(on_duplicate, self.unique_key)
+        self.notify = () if notify == () else _notify(notify)
 
 
 def from_fields(fields: Mapping[str, object], now: Callable[[], int] = times.now_ms) -> NewJob:
@@ -234,6 +236,13 @@ def _tags(value: object) -> tuple[str, ...]:
         if not word or len(word) > 128 or not word.isprintable() or " " in word:
             raise InvalidInput(f"{_described(tag)} cannot be a tag", "a tag is one word, 128 letters at most")
     return tuple(dict.fromkeys(value))
+
+
+def _notify(value: object) -> tuple[str, ...]:
+    """Names of hooks. If there are such the store looks."""
+    if isinstance(value, str) or not isinstance(value, list | tuple):
+        raise InvalidInput(f'"notify" must be a list, not {_described(value)}', 'for example ["pager"]')
+    return tuple(dict.fromkeys(name("notify", hook) for hook in value))
 
 
 def _max_fails(value: object, batch: str | None) -> int:

@@ -68,6 +68,9 @@ def full(open_target: OpenTarget, store: Store, hire: Hire, clock: Clock) -> Sto
         store.schedules.trigger(name)
         store.schedules.pause([name], paused)
     store.cancel([job.id for job in store.views.jobs()])
+    store.hooks.add("pager", ["dead"], url="https://example.com/x", secret="whsec_x", queue="none")
+    store.hooks.add("resting", ["failed", "dead"], command=AWKWARD, only_named=True)
+    store.hooks.pause(["resting"], paused=True, reason="410 Gone")
     worker, doomed = hire("w1"), hire("w2")
 
     enqueue(store, "exit 1", id="dead", max_retries=1)
@@ -97,7 +100,7 @@ def full(open_target: OpenTarget, store: Store, hire: Hire, clock: Clock) -> Sto
     store.cancel([claim.id])
     worker.settle(claim, Signalled(15))
     enqueue(store, "true", id="later", run_at=clock.now + 3_600_000, tags=("b",))
-    enqueue(store, "true", id="pending", queue="mail", unique_key="ä {key}", key="k ä", key_limit=4)
+    enqueue(store, "true", id="pending", queue="mail", unique_key="ä {key}", key="k ä", key_limit=4, notify=["pager"])
     enqueue(store, "true", id="blocked", depends_on=["pending", {"id": "dead", "condition": "fail"}])
     tally = Tally()
     for state, run_ms in (("completed", 12), ("completed", 10**8), ("dead", 12)):
@@ -133,6 +136,7 @@ def views_of(store: Store) -> list[Any]:
         store.views.metrics(),
         store.views.queues(),
         store.schedules.all(),
+        store.hooks.all(),
     ]
 
 

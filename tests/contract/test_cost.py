@@ -86,6 +86,19 @@ def test_a_claim_knows_nothing_of_departures(store: Store) -> None:
         assert any("jobs_departed" in str(step) for step in program) is concerned
 
 
+def test_a_hook_costs_those_whom_it_does_not_concern_one_statement_a_tick(store: Store) -> None:
+    held = exchange(store, [], 4)
+    with counted(store) as without:
+        held = exchange(store, held, 4)
+    store.hooks.add("pager", ["dead"], command="true")
+    with counted(store) as with_hook:
+        held = exchange(store, held, 4)
+    with counted(store) as idle:
+        store.tick("w1")
+    assert len(with_hook) == len(without) + 1
+    assert len(idle) <= 4
+
+
 def test_a_plan_is_not_made_anew_for_another_value(store: Store) -> None:
     assert connection(store).config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, -1) == 1
 

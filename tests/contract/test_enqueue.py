@@ -22,7 +22,7 @@ def test_a_job_is_pending_due_now_and_has_the_defaults(store: Store, clock: Cloc
         "crashes": 0, "snoozes": 0, "max_retries": 3, "backoff_base": 2, "retry_on": (), "no_retry_on": (),
         "timeout_seconds": None,
         "run_at": "2027-01-15T08:00:00.000Z", "cwd": store.engine.default_cwd(), "env": {}, "tags": (),
-        "depends_on": [], "unique_key": None, "batch": None, "key": None, "key_limit": None,
+        "depends_on": [], "unique_key": None, "batch": None, "key": None, "key_limit": None, "notify": (),
         "created_at": "2027-01-15T08:00:00.000Z",
         "updated_at": "2027-01-15T08:00:00.000Z",
         "started_at": None, "finished_at": None, "duration_ms": None, "exit_code": None, "signal": None,

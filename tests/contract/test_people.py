@@ -34,6 +34,9 @@ def test_every_change_on_somebodys_behalf_is_written_down(store: Store, hire: Hi
     store.schedules.add("nightly", "0 1 * * *", None, "UTC", {"command": "true"})
     store.schedules.pause(["nightly"], True)
     store.schedules.remove(["nightly"])
+    store.hooks.add("pager", ["dead"], command="true")
+    store.hooks.pause(["pager"], True)
+    store.hooks.remove(["pager"])
     store.stop_workers(["w1"], "drain")
     assert acts(store)[::-1] == [
         ("ann", "enqueue", "a", ""),
@@ -46,6 +49,9 @@ def test_every_change_on_somebodys_behalf_is_written_down(store: Store, hire: Hi
         ("ann", "schedule", "nightly", "added"),
         ("ann", "schedule", "nightly", "paused"),
         ("ann", "schedule", "nightly", "removed"),
+        ("ann", "hook", "pager", "added, on dead"),
+        ("ann", "hook", "pager", "paused"),
+        ("ann", "hook", "pager", "removed"),
         ("ann", "stop", "w1", "drain"),
     ]
 

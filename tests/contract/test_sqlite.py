@@ -607,6 +607,8 @@ def plan_of(path: Path, sql: str) -> list[str]:
         ("FIND_EXACT", "(id=?)"),
         ("FIND_PREFIX", "(id>? AND id<?)"),
         ("STATES_OF", "(id=?)"),
+        ("ENDED", "PRIMARY KEY (rowid=?)"),
+        ("LAST_TAGGED", "PRIMARY KEY (rowid=?)"),
     ],
 )
 def test_a_statement_finds_its_jobs_through_its_own_index(path: Path, name: str, index: str) -> None:

@@ -15,7 +15,7 @@ JOB = Job(
     id="job1", command="true", queue="mail", state="pending", priority=0, attempts=0, crashes=0, snoozes=0,
     max_retries=3, retry_on=(), no_retry_on=(),
     backoff_base=2, timeout_seconds=None, run_at=NOW, cwd="/", env={}, tags=(),
-    depends_on=(), unique_key=None, batch=None, key=None, key_limit=None, created_at=NOW, updated_at=NOW,
+    depends_on=(), unique_key=None, batch=None, key=None, key_limit=None, notify=(), created_at=NOW, updated_at=NOW,
     started_at=None, finished_at=None, duration_ms=None, exit_code=None, signal=None, error=None, stdout=None,
     stderr=None, progress=None, message=None, result=None, log_path="/x.log", worker_id=None, run=0,
     cancel_requested=False, log_host=None, parked=False,

@@ -49,7 +49,7 @@ def test_a_command_alone_leaves_the_rest_to_the_queue() -> None:
         "command": "true", "id": None, "queue": "default", "priority": 0, "max_retries": None, "backoff_base": None,
         "timeout_seconds": None, "run_at": None, "cwd": None, "env": None, "tags": (),
         "depends_on": (), "retry_on": (), "no_retry_on": (), "unique_key": None, "on_duplicate": "refuse",
-        "batch": None, "max_fails": None, "key": None, "key_limit": None,
+        "batch": None, "max_fails": None, "key": None, "key_limit": None, "notify": (),
     }  # fmt: skip
 
 
@@ -83,6 +83,8 @@ def test_a_command_alone_leaves_the_rest_to_the_queue() -> None:
         ("env", {"LANG": "C", "EMPTY": "", "É": "x=y"}, {"LANG": "C", "EMPTY": "", "É": "x=y"}),
         ("tags", ["nightly", "eu", "nightly"], ("nightly", "eu")),
         ("tags", [], ()),
+        ("notify", ["pager", "chat", "pager"], ("pager", "chat")),
+        ("notify", [], ()),
         ("tags", ["é"], ("é",)),
     ],
 )
@@ -224,6 +226,11 @@ def test_an_environment_is_names_and_texts(env: object) -> None:
 )  # fmt: skip
 def test_tags_are_a_list_of_single_words(tags: object) -> None:
     refusal(tags=tags)
+
+
+@pytest.mark.parametrize("notify", ["pager", [""], ["a b"], [7], {"pager": 1}, 7, True], ids=str)
+def test_hooks_are_a_list_of_names(notify: object) -> None:
+    refusal(notify=notify)
 
 
 @pytest.mark.parametrize(("alias", "field"), ALIASES.items())

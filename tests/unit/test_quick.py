@@ -56,6 +56,7 @@ UNDERSTOOD = [
     ["-q", "mail", "true"],
     ["--queue", "mail", "true"],
     ["-q", "-p", "true"],
+    ["--notify", "pager", "--notify=chat", "--tag", "x", "true"],
     ["-p", "5", "true"],
     ["-p", "-5", "true"],
     ["--priority", "5", "true"],

@@ -33,6 +33,7 @@ COMMANDS = {
     "dlq": "dlq",
     "queue": "queue",
     "schedule": "schedule",
+    "hook": "hook",
     "metrics": "overview",
     "serve": "serve",
     "config": "config",
@@ -54,6 +55,7 @@ SYNONYMS = {
     "follow": "logs --follow", "info": "show", "why": "explain", "start": "worker start", "stop": "worker stop",
     "workers": "worker list", "stats": "status", "settings": "config", "help": "--help",
     "cron": "schedule", "every": "schedule add", "schedules": "schedule list", "migrate": "copy", "move": "copy",
+    "hooks": "hook list", "webhook": "hook add", "notify": "hook add", "alert": "hook add",
     "htop": "top", "monitor": "top", "watch": "top",
 }  # fmt: skip
 DESTRUCTIVE = ("reset", "prune")  # never suggested for a slip of the finger

@@ -50,6 +50,7 @@ from queuectl.cli.submit import submit
     metavar="WHAT",
     help="If there is one: refuse, skip, or replace it while it waits.  [default: refuse]",
 )
+@click.option("--notify", multiple=True, metavar="HOOK", help="Tell this hook of its ends; repeatable.")
 @click.option(
     "-f", "--file", type=click.Path(), metavar="FILE", help="Many jobs, one JSON object a line; - is standard input."
 )

@@ -166,6 +166,8 @@ def show_command(store: Store, job: str, as_json: bool) -> None:
         lines.append(("Key", visible(found.key) + most))
     if found.unique_key:
         lines.append(("Unique key", visible(found.unique_key)))
+    if found.notify:
+        lines.append(("Notify", " ".join(found.notify)))
     if found.tags:
         lines.append(("Tags", visible(" ".join(found.tags))))
     lines.append(("Log", visible(f"{found.log_host}:{found.log_path}" if found.log_host else found.log_path)))

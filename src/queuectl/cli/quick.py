@@ -23,7 +23,7 @@ VALUES = {
     "--unique": ("unique", str),
     "--on-duplicate": ("on_duplicate", str),
 }
-LISTS = {"--after": "after", "--tag": "tags"}
+LISTS = {"--after": "after", "--tag": "tags", "--notify": "notify"}
 FLAGS = {"--quiet": "quiet"}
 
 

@@ -63,6 +63,7 @@ def schedule_command() -> None:
 @click.option("--key", help="Of the jobs with the same key only one runs at once, or as many as the queue says.")
 @click.option("--key-limit", type=int, metavar="N", help="So many of them may run beside each other.")
 @click.option("--unique", "unique_key", metavar="KEY", help="At most one unfinished job with this key.")
+@click.option("--notify", multiple=True, metavar="HOOK", help="Tell this hook of their ends; repeatable.")
 @json_option
 @with_store
 def add(
@@ -131,6 +132,8 @@ def _fields(store: Store, command: str, given: dict[str, Any]) -> dict[str, Any]
         given[name] = None if given[name] is None else given[name].replace(",", " ").split()
     given["env"] = environment(given["env"])
     given["tags"] = list(given["tags"]) or None
+    store.hooks.check(given["notify"])
+    given["notify"] = list(given["notify"]) or None
     given["cwd"] = store.engine.default_cwd() if given["cwd"] is None else os.path.abspath(given["cwd"])
     return {"command": command, **{name: value for name, value in given.items() if value is not None}}
 

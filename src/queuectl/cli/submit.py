@@ -46,6 +46,7 @@ def submit(
     no_retry_on: str | None = None,
     unique: str | None = None,
     on_duplicate: str | None = None,
+    notify: Sequence[str] = (),
     file: str | None = None,
     lines: bool = False,
     wait: bool = False,
@@ -74,6 +75,7 @@ def submit(
         "no_retry_on": None if no_retry_on is None else no_retry_on.replace(",", " ").split(),
         "unique_key": unique,
         "on_duplicate": on_duplicate,
+        "notify": list(notify) or None,
         "depends_on": store and _dependencies(store, {"ok": after, "fail": after_fail, "any": after_any}),
     }
     options: dict[str, object] = {key: value for key, value in given.items() if value is not None}

@@ -74,6 +74,7 @@ def _rows(
             "batch": job.batch,
             "key": job.key,
             "key_limit": job.key_limit,
+            "notify": " ".join(job.notify) if job.notify else None,
             "created_at": now,
             "updated_at": now,
         }

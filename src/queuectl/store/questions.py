@@ -91,6 +91,13 @@ LAST_FINISHED = f"""
 SELECT {JOB_COLUMNS} FROM jobs WHERE finished_at IS NOT NULL ORDER BY finished_at DESC LIMIT :limit
 """
 
+# The newest with a tag, however many jobs there are without it.
+LAST_TAGGED = f"""
+SELECT {JOB_COLUMNS} FROM jobs
+ WHERE seq IN (SELECT job FROM tags WHERE tag = :tag ORDER BY job DESC LIMIT :limit)
+ ORDER BY seq DESC
+"""
+
 # Who waits for this job, and for whom it waits; the oldest first.
 CHILDREN = """
 SELECT jobs.id, jobs.state, condition, dependencies.state FROM dependencies JOIN jobs ON jobs.seq = child

@@ -414,6 +414,43 @@ SELECT moment, at, outcome, job, reason, (SELECT state FROM jobs WHERE jobs.id =
  ORDER BY moment DESC, n DESC LIMIT :limit
 """
 
+# -- hooks -----------------------------------------------------------------------------------------------
+
+HOOK_FIELDS = (
+    "name", "events", "queue", "only_named", "url", "command", "cwd", "secret", "allow_private", "paused", "reason",
+    "created_at",
+)  # fmt: skip
+
+HOOKS = f"SELECT {', '.join(HOOK_FIELDS)} FROM hooks ORDER BY name"
+
+GET_HOOK = f"SELECT {', '.join(HOOK_FIELDS)} FROM hooks WHERE name = :name"
+
+LOCK_HOOK = GET_HOOK + " {for_update}"
+
+HOOK_NAMES = "SELECT name FROM hooks ORDER BY name"
+
+ANY_HOOK = "SELECT 1 FROM hooks WHERE NOT paused"
+
+ADD_HOOK = f"""
+INSERT INTO hooks ({", ".join(HOOK_FIELDS)})
+VALUES ({", ".join(f":{field}" for field in HOOK_FIELDS)})
+    ON CONFLICT (name) DO NOTHING
+"""
+
+REMOVE_HOOK = "DELETE FROM hooks WHERE name = :name"
+
+PAUSE_HOOK = "UPDATE hooks SET paused = :paused, reason = :reason WHERE name = :name"
+
+# What there is to tell of jobs whose runs have just ended.
+ENDED = """
+SELECT seq, notify, id, queue, state, command, exit_code, signal, error, attempts, max_retries, run, batch,
+       created_at, started_at, duration_ms, CASE WHEN state = 'failed' THEN run_at END,
+       (SELECT string_agg(tag, ' ' ORDER BY tag) FROM tags WHERE job = seq)
+  FROM jobs
+ WHERE seq {among:seqs}
+ ORDER BY seq
+"""
+
 # -- workers ---------------------------------------------------------------------------------------------
 
 REGISTER = """
@@ -432,8 +469,9 @@ SELECT stop, id, pid, pid_started, place, expires_at FROM workers WHERE id = :id
 """
 
 # All that a worker must know, in one question: its order, when the next job becomes due, which of its runs somebody
-# wants ended (`seq:run seq:run`), the settings (`key=value key=value`), if there are rules for queues, and when a
-# schedule fires next. In turn: what a lost connection has still under way for this worker comes to its end first.
+# wants ended (`seq:run seq:run`), the settings (`key=value key=value`), if there are rules for queues, when a
+# schedule fires next, and if a hook may want to be told of the ends of runs. In turn: what a lost connection has
+# still under way for this worker comes to its end first.
 # (Not by a lock on the row: that would write, and keep its signs of life waiting.)
 NEWS = f"""
 SELECT stop, ({NEXT_DUE}),
@@ -441,7 +479,8 @@ SELECT stop, ({NEXT_DUE}),
          WHERE worker_id = :id AND state = 'processing' AND cancel_requested),
        (SELECT string_agg(key || '=' || value, ' ') FROM config),
        EXISTS (SELECT 1 FROM queues),
-       ({NEXT_FIRING})
+       ({NEXT_FIRING}),
+       EXISTS ({ANY_HOOK})
   FROM workers
  WHERE id = :id AND {{in_turn}}
 """
@@ -547,8 +586,8 @@ JOB_FIELDS = (
     "id", "command", "queue", "state", "priority", "attempts", "crashes", "snoozes", "max_retries", "backoff_base",
     "retry_on", "no_retry_on", "timeout_seconds", "run_at", "cwd", "env", "created_at", "updated_at", "started_at",
     "finished_at", "duration_ms", "exit_code", "signal", "error", "stdout", "stderr", "worker_id", "run",
-    "cancel_requested", "log_place", "unique_key", "batch", "key", "key_limit", "parked", "tags", "depends_on",
-    "report",
+    "cancel_requested", "log_place", "unique_key", "batch", "key", "key_limit", "notify", "parked", "tags",
+    "depends_on", "report",
 )  # fmt: skip
 OWN_FIELDS = JOB_FIELDS[:-3]  # the rest is in other tables
 
@@ -578,6 +617,7 @@ COPIED: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
     "starts": ({"queue": "", "at": 0}, ("n",)),
     "schedules": ({"name": ""}, SCHEDULE_FIELDS[1:]),
     "firings": ({"schedule": "", "moment": 0, "n": -1}, ("at", "outcome", "job", "reason")),
+    "hooks": ({"name": ""}, HOOK_FIELDS[1:]),
     "config": ({"key": ""}, ("value",)),
 }  # fmt: skip
 

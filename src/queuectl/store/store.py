@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from queuectl.settings import Config, Number
     from queuectl.store.engine import Engine, Transaction
     from queuectl.store.figures import Figures
+    from queuectl.store.hooks import Hooks
     from queuectl.store.schedules import Schedules
     from queuectl.store.views import Views
     from queuectl.tally import Tally
@@ -54,6 +55,12 @@ class Store:
 
         return Figures(self.engine)
 
+    @property
+    def hooks(self) -> Hooks:
+        from queuectl.store.hooks import Hooks
+
+        return Hooks(self)
+
     def close(self) -> None:
         self.engine.close()
 
@@ -81,6 +88,8 @@ class Store:
                 with self.engine.write() as tx:
                     if submission and (known := intake.answered(tx, *submission)) is not None:
                         return known
+                    if any(job.notify for job in jobs):
+                        self.hooks.refuse_unknown(tx, jobs)
                     there = intake.insert(tx, self.engine, jobs, ids, progress)
                     if submission:
                         final = [there.get(index, id) for index, id in enumerate(ids)]
@@ -183,11 +192,13 @@ class Store:
 
         with self.engine.write() as tx:
             news = tx.rows(sql.NEWS, {"id": worker})
-            stop, due, cancelled, set_to, ruled, fires = news[0] if news else ("now", None, None, None, False, None)
+            nothing = ("now", None, None, None, False, None, True)
+            stop, due, cancelled, set_to, ruled, fires, hooked = news[0] if news else nothing
             limits.lock_keys(tx, (claim.key for claim, _, _ in ended))
             cancels = {(int(seq), int(run)) for seq, _, run in _pairs(cancelled, ":")}
             settled, refused = runs.settle(tx, worker, ended, cancels)
-            released = runs.follow(tx, settled, ended)
+            told = self.hooks.tell(tx, settled) if hooked and settled else False
+            released = runs.follow(tx, settled, ended) or told
             gate = limits.Gate(tx, bool(ruled))
             claims: list[Claim] = []
             if running is not None and news:
@@ -277,7 +288,8 @@ class Store:
                 report = Report(duration_ms=max(0, tx.now - claim.started_at))
                 lost.append((claim, lifecycle.after_run(claim, outcome, config, 0), report))
             settled, _ = runs.settle(tx, worker, lost, cancels)
-            released = runs.follow(tx, settled, lost)
+            told = self.hooks.tell(tx, settled)
+            released = runs.follow(tx, settled, lost) or told
             tx.run(sql.UNREGISTER, {"id": worker})
         if released:
             self.engine.announce()

@@ -128,6 +128,11 @@ class Views:
         """What has finished, the latest first."""
         return self._some(ask.LAST_FINISHED, limit)
 
+    def tagged(self, tag: str, limit: int) -> list[Job]:
+        """The newest jobs with this tag, the latest first."""
+        with self._engine.read() as tx:
+            return [self.as_job(row) for row in tx.rows(ask.LAST_TAGGED, {"tag": tag, "limit": limit})]
+
     def _some(self, statement: str, limit: int) -> list[Job]:
         with self._engine.read() as tx:
             return [self.as_job(row) for row in tx.rows(statement, {"limit": limit})]
@@ -229,7 +234,7 @@ class Views:
     def as_job(self, row: Row) -> Job:
         fields = dict(zip(sql.JOB_FIELDS, row, strict=True))
         fields["env"] = json.loads(fields["env"] or "{}")
-        for words in ("tags", "retry_on", "no_retry_on"):
+        for words in ("tags", "retry_on", "no_retry_on", "notify"):
             fields[words] = tuple((fields[words] or "").split())
         links = (fields["depends_on"] or "").split(",")
         fields["depends_on"] = tuple(

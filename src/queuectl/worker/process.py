@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ RESET = [
     signal.SIGCHLD,
 ]
 DRAIN_AT_EXIT = 1 << 20
+PYTHON = b"QUEUECTL_PYTHON"  # with it a run can call the queuectl of its worker, wherever that is
 Ending = lifecycle.TimedOut | lifecycle.Cancelled | lifecycle.Interrupted
 _buffer = memoryview(bytearray(65536))
 
@@ -55,7 +57,7 @@ class Workplace:
     may_start: Callable[[], bool] = lambda: True
     eyes: Eyes = field(default_factory=Eyes)
     # As bytes, once: os.environ decodes and encodes every entry each time it is read.
-    env: dict[bytes, bytes] = field(default_factory=lambda: dict(os.environb))
+    env: dict[bytes, bytes] = field(default_factory=lambda: {**os.environb, PYTHON: os.fsencode(sys.executable)})
 
 
 class Run:

@@ -1,0 +1,144 @@
+"""Posting a webhook: one look-up, one address that was checked, no redirects, and no longer than it may take.
+
+The standard library's plain means, because no proxy, no redirect and no second look-up may lead it elsewhere.
+"""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from queuectl import webhook
+from queuectl.errors import QueuectlError
+from queuectl.webhook import Target
+
+CONNECT_WITHIN = 10.0  # seconds, the TLS handshake included
+ANSWER_WITHIN = 15.0  # for all of it
+READ = 2048  # bytes of an answer, for an error's text
+GONE = 410
+
+Address = tuple[int, tuple[Any, ...]]
+"""A family of addresses, and one of it."""
+
+
+class Answer(NamedTuple):
+    """What came back."""
+
+    status: int
+    reason: str
+    text: str
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.status < 300
+
+    def __str__(self) -> str:
+        said = f": {self.text}" if self.text and not self.ok else ""
+        moved = " (redirects are not followed)" if 300 <= self.status < 400 else ""
+        return f"{self.status} {self.reason}".rstrip() + moved + said
+
+
+def post(url: str, headers: Mapping[str, str], body: bytes, allow_private: bool = False) -> Answer:
+    """Send it, and tell what came back, whatever that is. Raises if nothing did."""
+    began = time.monotonic()
+    target = webhook.target(url)
+    addresses = _look_up(target)
+    if not allow_private:
+        webhook.refuse_private(target.host, [str(place[0]) for _, place in addresses])
+    try:
+        line = _connect(target, addresses, began + CONNECT_WITHIN)
+    except OSError as error:
+        raise _unreachable(target, error) from error
+    # A time-out of the socket's own begins anew with every byte.
+    cut = threading.Timer(began + ANSWER_WITHIN - time.monotonic(), _hang_up, [line])
+    cut.daemon = True
+    cut.start()
+    try:
+        answer = _exchange(line, target, headers, body, began)
+        if answer.seconds >= ANSWER_WITHIN:  # cut off: what has come may look like all of it
+            raise TimeoutError
+        return answer
+    except (OSError, http.client.HTTPException) as error:
+        late = time.monotonic() - began >= ANSWER_WITHIN
+        raise _unreachable(target, TimeoutError() if late else error) from error
+    finally:
+        cut.cancel()
+        line.close()
+
+
+def _look_up(target: Target) -> list[Address]:
+    try:
+        found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise _unreachable(target, error) from error
+    return [(family, place) for family, *_, place in found]
+
+
+def _connect(target: Target, addresses: list[Address], deadline: float) -> socket.socket:
+    """A line to the first of these that takes the call."""
+    refused: OSError = TimeoutError()
+    for address in addresses:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            break
+        try:
+            line = _call(address, left)
+        except OSError as error:
+            refused = error
+            continue
+        try:
+            line.settimeout(max(0.01, deadline - time.monotonic()))
+            if target.scheme == "https":
+                line = ssl.create_default_context().wrap_socket(line, server_hostname=target.host)
+            line.settimeout(ANSWER_WITHIN)
+        except BaseException:
+            line.close()
+            raise
+        return line
+    raise refused
+
+
+def _call(address: Address, timeout: float) -> socket.socket:
+    """Connect to this very address. (socket.create_connection would look it up again.)"""
+    family, place = address
+    line = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        line.settimeout(timeout)
+        line.connect(place)
+    except BaseException:
+        line.close()
+        raise
+    return line
+
+
+def _exchange(line: socket.socket, target: Target, headers: Mapping[str, str], body: bytes, began: float) -> Answer:
+    connection = http.client.HTTPConnection(target.host, target.port)
+    connection.sock = line
+    wanted = {"host": target.authority, **headers, "connection": "close"}
+    connection.request("POST", target.path, body, wanted)
+    response = connection.getresponse()
+    text = response.read(READ).decode(errors="replace")
+    return Answer(response.status, response.reason, " ".join(text.split())[:200], time.monotonic() - began)
+
+
+def _hang_up(line: socket.socket) -> None:
+    try:
+        socket.socket.shutdown(line, socket.SHUT_RDWR)  # as a plain socket: the other thread is at its TLS
+    except OSError:
+        pass
+
+
+def _unreachable(target: Target, error: Exception) -> QueuectlError:
+    if isinstance(error, TimeoutError):
+        what = "it took too long"
+    elif isinstance(error, ssl.SSLCertVerificationError):
+        what = error.verify_message
+    else:
+        what = str(getattr(error, "strerror", None) or error or type(error).__name__)
+    return QueuectlError(f"no answer from {target.authority}: {what.lower()}", "check the address, and who is there")

@@ -1,0 +1,236 @@
+"""Posting, to a real server on loopback: what counts as an answer, where it leads, and how long it may take."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from queuectl import delivery
+from queuectl.errors import InvalidInput, QueuectlError
+from tests.conftest import DEADLINE
+from tests.receiver import Receiver
+from tests.receiver import receiver as receiver
+
+HEADERS = {"webhook-id": "x", "content-type": "application/json"}
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Callable[[socket.socket], object]], int]]:
+    """Start a server that does this with its first caller; its port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.settimeout(DEADLINE)
+    threads: list[threading.Thread] = []
+
+    def start(do: Callable[[socket.socket], object]) -> int:
+        def once() -> None:
+            try:
+                line, _ = listener.accept()
+                with line:
+                    do(line)
+            except OSError:  # nobody calls, or the caller has hung up
+                pass
+
+        threads.append(threading.Thread(target=once))
+        threads[-1].start()
+        return int(listener.getsockname()[1])
+
+    yield start
+    for thread in threads:
+        thread.join()
+    listener.close()
+
+
+def post(url: str, allow_private: bool = True) -> delivery.Answer:
+    return delivery.post(url, HEADERS, b'{"a": 1}', allow_private)
+
+
+def test_it_posts_the_body_with_its_headers(receiver: Receiver) -> None:
+    answer = post(receiver.url + "/hook?a=b")
+    assert (answer.status, answer.ok) == (200, True)
+    [got] = receiver.posts
+    assert (got.path, got.body) == ("/hook?a=b", b'{"a": 1}')
+    assert got.headers["webhook-id"] == "x"
+    assert got.headers["host"] == f"127.0.0.1:{receiver.server_port}"
+    assert got.headers["content-length"] == "8"
+
+
+@pytest.mark.parametrize(("status", "ok"), [(200, True), (204, True), (299, True), (400, False), (500, False)])
+def test_only_a_two_hundred_is_good(receiver: Receiver, status: int, ok: bool) -> None:
+    receiver.statuses, receiver.text = [status], b"so\n it   goes"
+    answer = post(receiver.url)
+    assert (answer.status, answer.ok) == (status, ok)
+    assert ("so it goes" in str(answer)) is (not ok)
+
+
+def test_a_redirect_is_not_followed(receiver: Receiver) -> None:
+    receiver.statuses, receiver.headers = [302], {"Location": receiver.url + "/elsewhere"}
+    answer = post(receiver.url)
+    assert not answer.ok
+    assert "redirects are not followed" in str(answer)
+    assert [got.path for got in receiver.posts] == ["/"]
+
+
+def test_a_private_address_is_not_even_called(receiver: Receiver) -> None:
+    with pytest.raises(InvalidInput, match="private address"):
+        post(receiver.url, allow_private=False)
+    assert receiver.posts == []
+
+
+@pytest.mark.parametrize("host", ["2130706433", "0x7f000001", "0177.1", "127.1"])
+def test_other_spellings_of_an_address_are_seen_through(receiver: Receiver, host: str) -> None:
+    with pytest.raises(InvalidInput, match=r"private address"):
+        post(f"http://{host}:{receiver.server_port}/", allow_private=False)
+    assert receiver.posts == []
+
+
+def found(*addresses: str, port: int = 80) -> list[Any]:
+    return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
+
+
+def test_one_private_address_among_public_ones_is_enough_to_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found("8.8.8.8", "10.0.0.1"))
+    monkeypatch.setattr(delivery, "_call", None)
+    with pytest.raises(InvalidInput, match=r'"two.example" \(10.0.0.1\) is a private address'):
+        post("http://two.example/", allow_private=False)
+
+
+def test_it_calls_the_very_address_that_was_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name server that gives another answer the second time is not asked a second time."""
+    answers = [found("8.8.8.8"), found("127.0.0.1")]
+    called = []
+
+    def call(address: delivery.Address, timeout: float) -> socket.socket:
+        called.append(address[1])
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answers.pop(0))
+    monkeypatch.setattr(delivery, "_call", call)
+    with pytest.raises(QueuectlError, match=r"no answer from rebinding.example: connection refused"):
+        post("http://rebinding.example/", allow_private=False)
+    assert called == [("8.8.8.8", 80)]
+    assert len(answers) == 1
+
+
+def test_the_second_address_is_tried_if_the_first_does_not_answer(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.2", 0)) as closed:
+        refuses = closed.getsockname()[0]
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda *_, **__: found(refuses, "127.0.0.1", port=receiver.server_port)
+    )
+    assert post(f"http://two.example:{receiver.server_port}/").ok
+
+
+def test_nobody_there(serve: Callable[..., int]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(QueuectlError, match=f"no answer from 127.0.0.1:{port}: connection refused") as error:
+        post(f"http://127.0.0.1:{port}/")
+    assert error.value.exit_code == 1
+
+
+def test_a_name_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", nowhere)
+    with pytest.raises(QueuectlError, match=r"no answer from nobody.invalid"):
+        post("http://nobody.invalid/")
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1", b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 xyz ?\r\n\r\n"])
+def test_what_is_no_answer(serve: Callable[..., int], answer: bytes) -> None:
+    port = serve(lambda line: (line.recv(65536), line.sendall(answer)))
+    with pytest.raises(QueuectlError, match="no answer from"):
+        post(f"http://127.0.0.1:{port}/")
+
+
+def test_an_answer_that_drips_is_cut_off(serve: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Byte by byte: each comes in time, all of them never do."""
+    monkeypatch.setattr(delivery, "ANSWER_WITHIN", 0.5)
+    over = threading.Event()
+
+    def drip(line: socket.socket) -> None:
+        line.sendall(b"HTTP/1.1 200 ")
+        while not over.wait(0.05):
+            line.sendall(b"o")
+
+    port = serve(drip)
+    with pytest.raises(QueuectlError, match="it took too long"):
+        post(f"http://127.0.0.1:{port}/")
+    over.set()
+
+
+def test_a_handshake_that_never_comes_is_cut_off(serve: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "CONNECT_WITHIN", 0.3)
+    over = threading.Event()
+    port = serve(lambda line: over.wait(60))
+    with pytest.raises(QueuectlError, match="it took too long"):
+        post(f"https://127.0.0.1:{port}/")
+    over.set()
+
+
+def test_a_long_answer_is_not_read_to_its_end(serve: Callable[..., int]) -> None:
+    def talk(line: socket.socket) -> None:
+        line.recv(65536)
+        line.sendall(b"HTTP/1.1 500 Oops\r\n\r\n")
+        while True:
+            line.sendall(b"x" * 65536)
+
+    answer = post(f"http://127.0.0.1:{serve(talk)}/")
+    assert answer.status == 500
+    assert len(str(answer)) < 300
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused(
+    serve: Callable[..., int], certificate: tuple[str, str]
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    port = serve(lambda line: context.wrap_socket(line, server_side=True))
+    with pytest.raises(QueuectlError, match=r"self.signed certificate"):
+        post(f"https://127.0.0.1:{port}/")
+
+
+def test_tls_is_for_the_name_in_the_url_and_not_for_the_address(
+    serve: Callable[..., int], certificate: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The certificate says hook.example: it is good for that name, wherever it leads, and for no other."""
+    monkeypatch.setenv("SSL_CERT_FILE", certificate[0])
+    monkeypatch.setattr(socket, "getaddrinfo", lambda _, port, **__: found("127.0.0.1", port=port))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+
+    def answer(line: socket.socket) -> None:
+        with context.wrap_socket(line, server_side=True) as secured:
+            secured.recv(65536)
+            secured.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+    assert post(f"https://hook.example:{serve(answer)}/").status == 204
+    with pytest.raises(QueuectlError, match="hostname mismatch"):
+        post(f"https://other.example:{serve(answer)}/")
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """A certificate for hook.example that vouches for itself, and its key."""
+    import shutil
+    import subprocess
+
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl to make a certificate with")
+    folder = tmp_path_factory.mktemp("tls")
+    made, key = str(folder / "cert.pem"), str(folder / "key.pem")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+         "-days", "2", "-subj", "/CN=hook.example", "-addext", "subjectAltName=DNS:hook.example",
+         "-keyout", key, "-out", made],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return made, key
