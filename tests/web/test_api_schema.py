@@ -62,6 +62,6 @@ UNSAID = [positive_data_acceptance, unsupported_method, allow_header_conformance
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-def test_every_answer_is_as_described(case: schemathesis.Case, server: Served) -> None:
+def test_every_answer_is_as_described(case: schemathesis.Case[Any], server: Served) -> None:
     token = {"Authorization": f"Bearer {server.tokens['admin']}"}
     case.call_and_validate(base_url=server.url, headers=token, excluded_checks=UNSAID)
