@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import socket
+import subprocess
 import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +185,7 @@ def test_many_jobs_at_once(api: httpx.Client, store: Store) -> None:
     for wrong in ("{}", '{"ids": ["a"], "q": "x"}', '{"ids": []}', '{"ids": ["a"], "dry_run": true}', '{"q": ""}'):
         problem(api.post("jobs/delete", json=json.loads(wrong)), 422)
     problem(api.post("jobs/delete", json={"q": '""'}), 422, "every job")
+    problem(api.post("jobs/delete", json={"ids": [rest[0][:6]]}), 404, "whole id")
     assert [id for id in (*mail, *rest) if store.views.states([id])] == rest
 
 
@@ -244,19 +250,17 @@ def test_a_page_in_a_log_stays_text(api: httpx.Client, cli: Cli, store: Store) -
 @on_sqlite
 def test_followers_hold_nothing_and_go_at_once(served: Served, cli: Cli, store: Store) -> None:
     id = enqueue(store)  # nobody runs it
-    with served.http() as api:
-        streams = [api.stream("GET", f"{ROOT}/jobs/{id}/log?follow=1") for _ in range(60)]
-        waits = [api.stream("GET", f"{ROOT}/jobs/{id}/wait?timeout=60") for _ in range(20)]
-        for stream in streams:
-            stream.__enter__()
-        assert good(api.get(f"{ROOT}/jobs/{id}"))["state"] == "pending"  # more followers than threads and stores
-        for stream in streams[:30]:
-            stream.__exit__(None, None, None)
+    waiting = socket.create_connection(("127.0.0.1", served.port))
+    ask = f"GET {ROOT}/jobs/{id}/wait?timeout=60 HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\n"
+    waiting.sendall(f"{ask}Authorization: Bearer {served.tokens['viewer']}\r\n\r\n".encode())
+    with served.http() as api, ExitStack() as streams:
+        for _ in range(60):  # more than there are threads and connections to the queue
+            streams.enter_context(api.stream("GET", f"{ROOT}/jobs/{id}/log?follow=1"))
+        assert good(api.get(f"{ROOT}/jobs/{id}"))["state"] == "pending"
         assert served.stop() == 0
-        for stream in streams[30:]:
-            stream.__exit__(None, None, None)
-    assert waits
-    assert "Cancel" not in served.printed
+    assert "Cancel" not in served.printed  # nothing had to be torn down
+    with waiting, waiting.makefile("rb") as answer:
+        assert b'"finished":false' in answer.read()
 
 
 def test_a_log_that_lies_on_another_machine_is_told_with_its_end(postgres: Server, tmp_path: Path) -> None:
@@ -449,3 +453,25 @@ def test_an_example_fits_its_schema(operation: Operation) -> None:
 
 def test_every_operation_has_a_name_of_its_own() -> None:
     assert len({operation.name for operation in OPERATIONS}) == len(OPERATIONS)
+
+
+# -- the docs --------------------------------------------------------------------------------------------
+
+PAGE = Path(__file__).parents[2] / "docs" / "api.md"
+
+
+@on_sqlite
+def test_the_commands_of_the_docs_work(cli: Cli) -> None:
+    script = "".join(re.findall(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL))
+    assert script.count("curl ") > 10
+    if shutil.which("curl") is None:
+        pytest.skip("there is no curl")
+    cli.ok("config", "set", "max_retries", "1")
+    with serving(cli) as served:
+        script = script.replace("http://127.0.0.1:8642", served.url)
+        env = {"PATH": os.environ["PATH"], "QUEUECTL_TOKEN": served.tokens["admin"]}
+        strict = f'set -e; curl() {{ command curl --silent --show-error --fail-with-body "$@"; echo; }}\n{script}'
+        done = subprocess.run(["bash", "-c", strict], env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    *_, once, twice = done.stdout.splitlines()
+    assert once == twice

@@ -66,6 +66,10 @@ class Live:
             topic.changed.set()
 
     @property
+    def closed(self) -> bool:
+        return self._closed.is_set()
+
+    @property
     def tabs(self) -> int:
         return sum(topic.tabs for topic in self._topics.values())
 

@@ -12,6 +12,7 @@ from queuectl.errors import Conflict, InvalidInput, NotFound
 from queuectl.search import Filter
 from queuectl.states import FINISHED
 from queuectl.store import Store
+from queuectl.web.api.jobs import whole_id
 from queuectl.web.api.operation import Call
 
 AT_ONCE = 500
@@ -48,7 +49,8 @@ def delete_jobs(store: Store, call: Call) -> dict[str, Any]:
 def _apply(store: Store, call: Call, deed: Deed) -> dict[str, Any]:
     match call.body:
         case {"ids": [*ids], **rest} if not rest:
-            chosen = list(dict.fromkeys(store.views.resolve(id) for id in ids))
+            named = [whole_id(store, id) if deed is DELETE else store.views.resolve(id) for id in ids]
+            chosen = list(dict.fromkeys(named))
             deed.do(store, chosen)
             return _answer(len(chosen), len(chosen), False)
         case {"q": str(words), **rest} if rest.keys() <= {"dry_run"}:
@@ -85,6 +87,8 @@ def _to_matching(store: Store, wanted: Filter, deed: Deed, dry_run: bool) -> dic
 
 def _as_far_as_possible(store: Store, ids: list[str], deed: Deed) -> int:
     """All at once; if one of them stands against it, each by itself. How many."""
+    if not ids:
+        return 0
     try:
         deed.do(store, ids)
         return len(ids)

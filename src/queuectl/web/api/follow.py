@@ -127,13 +127,16 @@ def _elsewhere(job: Job) -> Response:
     return JSONResponse({**as_problem(error), **more}, 409, media_type="application/problem+json")
 
 
-def _read(path: str, position: int, most: int = PIECE) -> bytes:
+def _read(path: str, position: int, most: int = PIECE) -> tuple[bytes, int]:
+    """A piece of the file, and where it ends."""
     try:
         log = logs.open_file(path, os.O_RDONLY)
     except OSError:
-        return b""
+        return b"", position
     try:
-        return os.pread(log, most, min(position, os.fstat(log).st_size))
+        position = min(position, os.fstat(log).st_size)  # the middle was cut while we watched
+        piece = os.pread(log, most, position)
+        return piece, position + len(piece)
     finally:
         os.close(log)
 
@@ -141,30 +144,27 @@ def _read(path: str, position: int, most: int = PIECE) -> bytes:
 async def _pieces(path: str, part: range) -> AsyncIterator[bytes]:
     at = part.start
     while at < part.stop:
-        piece = await run_in_threadpool(_read, path, at, min(PIECE, part.stop - at))
+        piece, at = await run_in_threadpool(_read, path, at, min(PIECE, part.stop - at))
         if not piece:
             return
-        at += len(piece)
         yield piece
 
 
 async def _live(request: Request, start: Start) -> AsyncIterator[bytes]:
     """What was printed, and what is being printed, until the job has finished, the reader goes or the server ends."""
-    job, position, pause = start.job, start.position, FIRST_PAUSE
+    job, position, pause, live = start.job, start.position, FIRST_PAUSE, desk(request).live
     if start.shown:
         yield start.shown
-    while True:
-        finished = job.finished  # known before the reading, so that what came just before the end is not missed
-        piece = b"" if job.log_host else await run_in_threadpool(_read, job.log_path, position)
-        if piece:
-            position += len(piece)
-            pause = FIRST_PAUSE
-            yield piece
-            continue
-        if finished:
+    while not live.closed:
+        if not job.log_host:
+            piece, position = await run_in_threadpool(_read, job.log_path, position)
+            if piece:
+                pause = FIRST_PAUSE
+                yield piece
+                continue
+        if job.finished:  # known before the last reading, so that what came just before the end is not missed
             break
-        if await desk(request).live.rest(pause):
-            return
+        await live.rest(pause)
         pause = min(pause * 1.5, LONGEST_PAUSE)
         try:
             job = await run_in_threadpool(_job, desk(request).stores, job.id)

@@ -149,8 +149,12 @@ def _steer(store: Store, call: Call, do: Any) -> dict[str, Any]:
 
 def delete_job(store: Store, call: Call) -> Reply:
     """Delete a job that has finished, with its history and log."""
-    id = call.path["id"]
-    if store.views.resolve(id) != id:  # a slip must not delete another one
-        raise NotFound(f'there is no job "{id}"', "to delete one, give its whole id")
-    store.delete([id])
+    store.delete([whole_id(store, call.path["id"])])
     return Reply(None, 204)
+
+
+def whole_id(store: Store, text: str) -> str:
+    """The id itself, for what cannot be undone: a slip must not mean another job."""
+    if store.views.resolve(text) != text:
+        raise NotFound(f'there is no job "{text}"', "to delete one, give its whole id")
+    return text
