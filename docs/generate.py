@@ -1,7 +1,7 @@
 """Writes what the docs show of the code: `python docs/generate.py`. Tests fail if the pages are out of date.
 
-The reference pages come from the settings table and the commands themselves. In README.md, the commands of each
-```console block are run for real, in a folder of their own, and their output is put in.
+The reference pages come from the tables of settings and operations and the commands themselves. In README.md, the
+commands of each ```console block are run for real, in a folder of their own, and their output is put in.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from queuectl.cli.app import cli
 from queuectl.settings import SETTINGS
+
+if TYPE_CHECKING:
+    from queuectl.web.api.operation import Param
 
 DOCS = Path(__file__).parent
 README = DOCS.parent / "README.md"
@@ -141,7 +145,24 @@ def played(page: str) -> str:
             shell("queuectl worker stop --now")
 
 
-PAGES = {"configuration.md": configuration, "cli.md": command_line}
+def api() -> str:
+    """The page as it is, with its table of operations made anew."""
+    from queuectl.web.api.table import OPERATIONS
+
+    rows = [
+        f"| `{one.method} {one.path}` | {one.summary} | {one.role.word} | {_params(one.params)} |"
+        for one in OPERATIONS
+    ]
+    table = "\n".join(["| operation | what it does | takes | parameters |", "| --- | --- | --- | --- |", *rows])
+    page = (DOCS / "api.md").read_text(encoding="utf-8")
+    return re.sub(r"(<!-- operations[^\n]*\n).*?(<!-- /operations)", rf"\g<1>{table}\n\g<2>", page, flags=re.DOTALL)
+
+
+def _params(params: Iterable[Param]) -> str:
+    return ", ".join(f"`{param.name}`" for param in params)
+
+
+PAGES = {"configuration.md": configuration, "cli.md": command_line, "api.md": api}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

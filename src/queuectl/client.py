@@ -14,12 +14,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Protocol, Self, TypedDict, Unpack
 
 from queuectl import newjob
+from queuectl.errors import Conflict, InvalidInput
 from queuectl.model import Job
 from queuectl.store import open_store
 
@@ -52,11 +53,21 @@ class JobFields(TypedDict, total=False):
 class Queue:
     """A queue, by its address: a path, a URL, or None for the one the command line would use.
 
-    Errors are those of `queuectl.errors`: InvalidInput, NotFound, Conflict, StoreUnavailable, TimedOut.
+    `http://host:port` is a queue behind `queuectl serve`; it takes a token, else what QUEUECTL_TOKEN says.
+
+    Errors are those of `queuectl.errors`: InvalidInput, NotFound, Conflict, StoreUnavailable, TimedOut, Denied.
     """
 
-    def __init__(self, url: str | None = None) -> None:
-        self._store = open_store(url)
+    def __init__(self, url: str | None = None, token: str | None = None) -> None:
+        self._there: Backend
+        if url is not None and url.startswith(("http://", "https://")):
+            from queuectl.remote import Remote  # here: most queues are at hand
+
+            self._there = Remote(url, token)
+        elif token is not None:
+            raise InvalidInput("a token is only for http://…", "leave it out")
+        else:
+            self._there = Local(url)
 
     def enqueue(self, command: str, **fields: Unpack[JobFields]) -> Job:
         """Store one job; when this returns it is on disk.
@@ -74,13 +85,11 @@ class Queue:
         ...     [job.command for job in queue.enqueue_many(["true", {"command": "false", "max_retries": 1}])]
         ['true', 'false']
         """
-        wanted = [newjob.from_fields(_fields(job)) for job in jobs]
-        ids = self._store.enqueue(wanted)
-        return [self._store.views.job(id) for id in ids]
+        return self._there.enqueue([_fields(job) for job in jobs])
 
     def get(self, id: str) -> Job:
         """The job with this id (or unique beginning of it, or "@last")."""
-        return self._store.views.job(id)
+        return self._there.get(id)
 
     def jobs(
         self, *, state: str | None = None, queue: str | None = None, tag: str | None = None, limit: int = 50
@@ -92,28 +101,26 @@ class Queue:
         ...     [job.id for job in queue.jobs(tag="nightly")] == [made.id]
         True
         """
-        return iter(self._store.views.jobs(state, queue, tag, limit))
+        return self._there.jobs(state, queue, tag, limit)
 
     def wait(self, *ids: str, timeout: float | None = None) -> list[Job]:
         """Wait until these jobs have finished, one way or another; TimedOut if that takes too long."""
-        names = [self._store.views.resolve(id) for id in ids]
-        self._store.views.wait(names, timeout)
-        return [self._store.views.job(id) for id in names]
+        return self._there.wait(ids, timeout)
 
     def cancel(self, *ids: str) -> None:
         """Cancel jobs. A running one is ended by its worker: `wait` tells when that is done."""
-        self._store.cancel([self._store.views.resolve(id) for id in ids])
+        self._there.cancel(ids)
 
     def retry(self, *ids: str) -> None:
         """Run dead jobs again, with no attempts spent."""
-        self._store.retry([self._store.views.resolve(id) for id in ids])
+        self._there.retry(ids)
 
     def stats(self) -> dict[str, int]:
         """How many jobs are in each state."""
-        return self._store.views.counts()
+        return self._there.counts()
 
     def close(self) -> None:
-        self._store.close()
+        self._there.close()
 
     def __enter__(self) -> Self:
         return self
@@ -124,9 +131,67 @@ class Queue:
         self.close()
 
 
+class Backend(Protocol):
+    """Where a queue is: `Local`, or `remote.Remote`. The same is asked of both, and errors are the same."""
+
+    def enqueue(self, jobs: Sequence[Mapping[str, Any]]) -> list[Job]: ...
+    def get(self, id: str) -> Job: ...
+    def jobs(self, state: str | None, queue: str | None, tag: str | None, limit: int) -> Iterator[Job]: ...
+    def wait(self, ids: Sequence[str], timeout: float | None) -> list[Job]: ...
+    def cancel(self, ids: Sequence[str]) -> None: ...
+    def retry(self, ids: Sequence[str]) -> None: ...
+    def counts(self) -> dict[str, int]: ...
+    def close(self) -> None: ...
+
+
+class Local:
+    """A queue whose database is at hand."""
+
+    def __init__(self, url: str | None) -> None:
+        self._store = open_store(url)
+        self._views = self._store.views
+
+    def enqueue(self, jobs: Sequence[Mapping[str, Any]]) -> list[Job]:
+        several = len(jobs) > 1
+        wanted = []
+        for index, job in enumerate(jobs):
+            try:
+                wanted.append(newjob.from_fields(job))
+            except InvalidInput as error:
+                raise (error.of_job(index) if several else error) from None
+        try:
+            ids = self._store.enqueue(wanted)
+        except Conflict as error:
+            raise (error.of_job(error.index) if several and error.index is not None else error) from None
+        return self._views.these(ids)
+
+    def get(self, id: str) -> Job:
+        return self._views.job(id)
+
+    def jobs(self, state: str | None, queue: str | None, tag: str | None, limit: int) -> Iterator[Job]:
+        return iter(self._views.jobs(state, queue, tag, limit))
+
+    def wait(self, ids: Sequence[str], timeout: float | None) -> list[Job]:
+        names = [self._views.resolve(id) for id in ids]
+        self._views.wait(names, timeout)
+        return [self._views.job(id) for id in names]
+
+    def cancel(self, ids: Sequence[str]) -> None:
+        self._store.cancel([self._views.resolve(id) for id in ids])
+
+    def retry(self, ids: Sequence[str]) -> None:
+        self._store.retry([self._views.resolve(id) for id in ids])
+
+    def counts(self) -> dict[str, int]:
+        return self._views.counts()
+
+    def close(self) -> None:
+        self._store.close()
+
+
 def _fields(job: str | Mapping[str, Any]) -> dict[str, Any]:
     fields = {"command": job} if isinstance(job, str) else dict(job)
     for name in ("run_at", "available_at", "next_run_at"):
         if isinstance(moment := fields.get(name), datetime):
-            fields[name] = moment.isoformat()
+            fields[name] = moment.isoformat()  # without a zone: the time of this machine
     return fields

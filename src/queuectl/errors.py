@@ -8,6 +8,7 @@ class QueuectlError(Exception):
 
     exit_code = 1
     http_status = 500
+    index: int | None = None  # of several new jobs, the one that it is about
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -17,6 +18,12 @@ class QueuectlError(Exception):
     def at(self, place: str) -> QueuectlError:
         """The same error, said of a place: `line 17: …`."""
         return type(self)(f"{place}: {self.message}", self.hint)
+
+    def of_job(self, index: int) -> QueuectlError:
+        """The same error, said of one of several new jobs."""
+        error = self.at(f"jobs[{index}]")
+        error.index = index
+        return error
 
 
 class InvalidInput(QueuectlError):
@@ -34,7 +41,7 @@ def no_such_job(text: str) -> NotFound:
 
 
 class Conflict(QueuectlError):
-    """What is stored stands against it. `index` says which of several new jobs it is about, if it is one of them."""
+    """What is stored stands against it."""
 
     exit_code = 4
     http_status = 409
@@ -65,6 +72,12 @@ class Outdated(StoreUnavailable):
 
 class StoreReplaced(StoreUnavailable):
     """Another database lies where ours was; what we hold open is nobody's any more."""
+
+
+class Denied(QueuectlError):
+    """A server does not know who asks, or does not let him do this."""
+
+    http_status = 403
 
 
 class TimedOut(QueuectlError):

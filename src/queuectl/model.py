@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 from queuectl.settings import Config
 from queuectl.states import FINISHED
-from queuectl.times import iso, span
+from queuectl.times import iso, parse_moment, span
 
 INTERNAL = ("run", "cancel_requested", "log_host", "parked")  # not part of a job's JSON
 
@@ -69,6 +70,21 @@ class Job:
             id if condition == "ok" else {"id": id, "condition": condition} for id, condition in self.depends_on
         ]
         return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Job:
+        """The job that this is the JSON of. Its internals are not in there: they say nothing."""
+        values: dict[str, Any] = {field.name: data.get(field.name) for field in fields(cls)}
+        for name, value in values.items():
+            if name.endswith("_at") and value is not None:
+                values[name] = parse_moment(value, 0)
+        for name in ("tags", "retry_on", "no_retry_on"):
+            values[name] = tuple(values[name] or ())
+        values["depends_on"] = tuple(
+            (link, "ok") if isinstance(link, str) else (link["id"], link["condition"])
+            for link in values["depends_on"] or ()
+        )
+        return cls(**{**values, "run": 0, "cancel_requested": False, "log_host": None, "parked": False})
 
 
 @dataclass(frozen=True, slots=True)

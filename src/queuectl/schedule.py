@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from queuectl import newjob
-from queuectl.cron import Every, Plan, between, known_zone, parse
+from queuectl.cron import Every, Plan, between, firings, known_zone, parse
 from queuectl.errors import InvalidInput, did_you_mean
 from queuectl.times import LONGEST_DELAY, iso
 
@@ -41,6 +41,10 @@ class Schedule:
             return parse(self.cron, self.zone)
         assert self.every_ms is not None
         return Every(self.created_at, self.every_ms)
+
+    def coming(self, count: int) -> list[int]:
+        """Its next firings."""
+        return [] if self.paused or self.next_at is None else firings(self.plan, self.next_at - 1, count)
 
     def as_json(self) -> dict[str, Any]:
         return {

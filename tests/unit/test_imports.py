@@ -97,7 +97,9 @@ def test_the_command_line_loads_no_web_no_other_driver_and_no_finery() -> None:
     assert not {"psycopg", "rich", "starlette", "uvicorn", "jinja2", "click", "apsw"} & modules
 
 
-@pytest.mark.parametrize("module", ["queuectl.cli.app", "queuectl.worker.manager", "queuectl.client"])
+@pytest.mark.parametrize(
+    "module", ["queuectl.cli.app", "queuectl.worker.manager", "queuectl.client", "queuectl.remote"]
+)
 def test_nothing_but_serve_loads_the_web_and_nothing_but_a_server_its_driver(module: str) -> None:
     modules = loaded(f"import {module}")
     assert not {"psycopg", "rich", "starlette", "uvicorn", "jinja2", "queuectl.web"} & modules

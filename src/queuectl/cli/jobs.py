@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -29,9 +28,9 @@ from queuectl.cli.render import (
     visible_lines,
 )
 from queuectl.errors import Conflict, InvalidInput
-from queuectl.explain import explain
 from queuectl.lifecycle import signal_name
-from queuectl.model import Job, Link, Worker
+from queuectl.model import Job, Link
+from queuectl.reasons import reasons_for
 from queuectl.states import WAITING
 from queuectl.store import Store
 
@@ -237,13 +236,6 @@ def explain_command(store: Store, job: str, as_json: bool) -> None:
     say(f"Job {found.id} is {paint(found.state, COLOURS.get(found.state))}.")
     for reason in reasons:
         say(visible(advice(reason)))
-
-
-def reasons_for(store: Store, job: Job, workers: Sequence[Worker], now: int) -> list[str]:
-    """Why a job is not running, with all that it takes to tell."""
-    waits = store.views.waits(job.id) if job.state == "blocked" else []
-    obstacles = store.views.obstacles(job) if job.state in WAITING else None
-    return explain(job, workers, store.views.ahead_of(job), now, waits, obstacles)
 
 
 @click.command("cancel")

@@ -11,7 +11,6 @@ from queuectl import newjob, times
 from queuectl.cli.app import json_option, jsonl_option, with_store
 from queuectl.cli.render import BOLD, ago, emit_json, emit_list, note, paint, say, table, visible
 from queuectl.cli.submit import environment, mention_missing_worker
-from queuectl.cron import firings
 from queuectl.errors import InvalidInput
 from queuectl.schedule import Firing, Schedule
 from queuectl.store import Store
@@ -245,12 +244,8 @@ def _say_next(one: Schedule) -> None:
     if one.paused or one.next_at is None:
         say("Next:     none, it is paused" if one.paused else "Next:     none")
         return
-    for number, moment in enumerate(_coming(one)):
+    for number, moment in enumerate(one.coming(SHOWN)):
         say(f"{'Next:' if not number else '':<10}{_local(one, moment)} ({ago(moment)})")
-
-
-def _coming(one: Schedule) -> list[int]:
-    return [] if one.paused or one.next_at is None else firings(one.plan, one.next_at - 1, SHOWN)
 
 
 def _local(one: Schedule, moment: int) -> str:
@@ -265,6 +260,6 @@ def _details(store: Store, one: Schedule) -> dict[str, Any]:
     last = store.schedules.firings(one.name, SHOWN)
     return {
         **one.as_json(),
-        "next": [times.iso(moment) for moment in _coming(one)],
+        "next": [times.iso(moment) for moment in one.coming(SHOWN)],
         "last": [firing.as_json() for firing in last],
     }

@@ -312,43 +312,20 @@ def _json_array(ids: list[str]) -> str:
 
 
 def _json_decoder() -> Callable[[str], object]:
-    import json
+    from queuectl.jsontext import decoder  # here, and below: a plain enqueue loads no JSON
 
-    return json.JSONDecoder(object_pairs_hook=_once, parse_constant=_refuse_constant).decode
+    return decoder()
 
 
 def _parse_json(text: str, decode: Callable[[str], object]) -> dict[str, object]:
     """The fields of one JSON object."""
-    import json
+    from queuectl.jsontext import parse
 
-    try:
-        fields = decode(text)
-    except json.JSONDecodeError as error:
-        plain = "one JSON object a line; plain commands need --lines"
-        raise InvalidInput(
-            f"not valid JSON: {error.msg} at column {error.colno}",
-            "check the quotes and commas" if text.startswith("{") else plain,
-        ) from None
-    except RecursionError:
-        raise InvalidInput("the JSON is nested too deeply", "a job is a flat object") from None
-    except ValueError as error:  # a number of thousands of digits
-        raise InvalidInput(f"not valid JSON: {error}", "use a smaller number") from None
+    plain = "one JSON object a line; plain commands need --lines"
+    fields = parse(text, decode, "check the quotes and commas" if text.startswith("{") else plain)
     if not isinstance(fields, dict):
         raise InvalidInput("a job is a JSON object", 'for example {"command": "true"}; plain commands need --lines')
     return fields
-
-
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        names = [key for key, _ in pairs]
-        twice = next(key for key in names if names.count(key) > 1)
-        raise InvalidInput(f'the field "{twice}" is given twice', "keep one of them")
-    return fields
-
-
-def _refuse_constant(constant: str) -> object:
-    raise InvalidInput(f"{constant} is not a number in JSON", "use a finite number")
 
 
 def _named(fields: dict[str, object]) -> set[str]:

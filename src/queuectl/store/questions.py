@@ -15,6 +15,8 @@ JOB_COLUMNS = (
 
 GET_JOB = f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = :id"
 
+GET_JOBS = f"SELECT {JOB_COLUMNS} FROM jobs WHERE id {{among:ids}}"
+
 # Each way to list walks an index, newest first; further filters apply along the way.
 _AND_OPTIONS = """
    AND (CAST(:queue AS TEXT) IS NULL OR queue = :queue)

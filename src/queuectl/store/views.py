@@ -77,6 +77,12 @@ class Views:
             raise no_such_job(text)
         return self.as_job(found[0])
 
+    def these(self, ids: Sequence[str]) -> list[Job]:
+        """The jobs with these ids, in their order; what is gone is left out."""
+        with self._engine.read() as tx:
+            found = {job.id: job for job in map(self.as_job, tx.rows(ask.GET_JOBS, {"ids": list(ids)}))}
+        return [found[id] for id in ids if id in found]
+
     def jobs(
         self,
         state: str | None = None,

@@ -66,6 +66,10 @@ class Live:
             topic.changed.set()
 
     @property
+    def closed(self) -> bool:
+        return self._closed.is_set()
+
+    @property
     def tabs(self) -> int:
         return sum(topic.tabs for topic in self._topics.values())
 
@@ -112,14 +116,16 @@ class Live:
                 for topic in self._topics.values():
                     topic.tell({}, error.message)
             spent += time.thread_time() - began
-            await self._rest(max(SHORTEST_PAUSE, spent / SHARE))
+            await self.rest(max(SHORTEST_PAUSE, spent / SHARE))
         self._forget_watch()
 
-    async def _rest(self, seconds: float) -> None:
+    async def rest(self, seconds: float) -> bool:
+        """Wait so long; True, and at once, if the server is about to end."""
         try:
             await asyncio.wait_for(self._closed.wait(), seconds)
         except TimeoutError:
             pass
+        return self._closed.is_set()
 
     def _changed(self) -> bool:
         """Is it worth looking again? Now and then it is anyway: a worker's death is not written down."""

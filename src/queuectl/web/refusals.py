@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
-from queuectl.errors import Conflict, QueuectlError
+from queuectl.errors import QueuectlError
 
 
 class Malformed(QueuectlError):
@@ -56,12 +56,17 @@ def as_problem(error: QueuectlError) -> dict[str, Any]:
         "type": "about:blank",
         "title": http.HTTPStatus(error.http_status).phrase,
         "status": error.http_status,
-        "detail": error.message,
-        "hint": error.hint,
+        "detail": _sayable(error.message),
+        "hint": _sayable(error.hint),
     }
-    if isinstance(error, Conflict) and error.index is not None:
+    if error.index is not None:
         problem["index"] = error.index
     return problem
+
+
+def _sayable(text: str) -> str:
+    """It may quote half a character, which JSON can bring and nobody can print."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def problem(error: QueuectlError) -> JSONResponse:

@@ -79,7 +79,8 @@ def here(request: Request) -> str:
 
 def wants_page(request: Request) -> bool:
     """Is it a person who asks, rather than a program?"""
-    return not request.url.path.startswith(("/api/", "/metrics", "/live"))
+    path = request.url.path
+    return path == "/api/v1" or not path.startswith(("/api/", "/metrics", "/live"))
 
 
 Endpoint = Callable[[Request], Response]

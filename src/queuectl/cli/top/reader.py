@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 
 from queuectl import logs, times
-from queuectl.cli.jobs import reasons_for
 from queuectl.cli.top.view import LOG_LINES, MOST_ROWS, Order, Page, Pane, Row, Snapshot, Wanted
 from queuectl.errors import NotFound, QueuectlError, StoreReplaced
 from queuectl.model import Job, Worker
+from queuectl.reasons import reasons_for
 from queuectl.store import Store, open_store
 
 PATIENCE = 5.0  # seconds that a locked database is waited for

@@ -1,0 +1,225 @@
+"""A queue behind a server (`queuectl serve`), over HTTP: what `Queue("http://…")` speaks. Standard library only."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+import os
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from queuectl import times
+from queuectl.errors import (
+    Conflict,
+    Denied,
+    InvalidInput,
+    NotFound,
+    OutcomeUnknown,
+    QueuectlError,
+    StoreUnavailable,
+    TimedOut,
+    no_such_job,
+)
+from queuectl.model import Job
+
+TOKEN_VARIABLE = "QUEUECTL_TOKEN"
+ROOT = "/api/v1"
+PATIENCE = 30.0  # seconds for an answer
+LONG_POLL = 20.0  # seconds that the server waits with an answer, if there is nothing to say; less than the above
+STALE = 5.0  # seconds after which a connection is not trusted with what must not be said twice
+PAGE = 500
+LARGEST = 64 << 20
+
+KINDS: Mapping[int, type[QueuectlError]] = {
+    400: InvalidInput,
+    401: Denied,
+    403: Denied,
+    404: NotFound,
+    409: Conflict,
+    413: InvalidInput,
+    415: InvalidInput,
+    422: InvalidInput,
+    504: TimedOut,
+}
+
+
+class Remote:
+    """What `Queue` does, done by a server."""
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        self._server = Server(url, token)
+
+    def enqueue(self, jobs: Sequence[Mapping[str, Any]]) -> list[Job]:
+        wanted = [_wanted(job) for job in jobs]
+        # Named, so that an answer that was lost can be asked for again.
+        headers = {"Idempotency-Key": secrets.token_hex(16)}
+        if not wanted:
+            return []
+        if len(wanted) == 1:
+            return [Job.from_json(self._server.ask("POST", "/jobs", wanted[0], headers))]
+        return [Job.from_json(job) for job in self._server.ask("POST", "/jobs", {"jobs": wanted}, headers)["jobs"]]
+
+    def get(self, id: str) -> Job:
+        return Job.from_json(self._server.ask("GET", _path(id)))
+
+    def jobs(self, state: str | None, queue: str | None, tag: str | None, limit: int) -> Iterator[Job]:
+        given = {"state": state, "queue": queue, "tag": tag}
+        params = {name: value for name, value in given.items() if value is not None}
+        left = math.inf if limit < 0 else limit
+        first = self._page(params, left) if left else {"jobs": [], "next": None}  # a slip is told at once
+        return self._pages(first, params, left)
+
+    def _pages(self, page: dict[str, Any], params: Mapping[str, str], left: float) -> Iterator[Job]:
+        while True:
+            for job in page["jobs"]:
+                yield Job.from_json(job)
+            left -= len(page["jobs"])
+            if page["next"] is None or left <= 0:
+                return
+            page = self._page({**params, "cursor": page["next"]}, left)
+
+    def _page(self, params: Mapping[str, str], left: float) -> dict[str, Any]:
+        answer: dict[str, Any] = self._server.ask("GET", "/jobs?" + urlencode({**params, "limit": min(PAGE, left)}))
+        return answer
+
+    def wait(self, ids: Sequence[str], timeout: float | None) -> list[Job]:
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        found = [self.get(id) for id in ids]
+        for number, job in enumerate(found):
+            while not found[number].finished:
+                left = deadline - time.monotonic()
+                answer = self._server.ask("GET", f"{_path(job.id)}/wait?timeout={max(0, min(left, LONG_POLL)):.3f}")
+                found[number] = Job.from_json(answer["job"])
+                if left <= 0 and not found[number].finished:
+                    late = sum(not self.get(job.id).finished for job in found)
+                    raise TimedOut(f"{late} of {len(ids)} jobs have not finished in time", f"look at job {job.id}")
+        return found
+
+    def cancel(self, ids: Sequence[str]) -> None:
+        if ids:
+            self._server.ask("POST", "/jobs/cancel", {"ids": list(ids)})
+
+    def retry(self, ids: Sequence[str]) -> None:
+        if ids:
+            self._server.ask("POST", "/jobs/retry", {"ids": list(ids)})
+
+    def counts(self) -> dict[str, int]:
+        counts: dict[str, int] = self._server.ask("GET", "/stats")["jobs"]
+        return counts
+
+    def close(self) -> None:
+        self._server.close()
+
+
+def _path(id: str) -> str:
+    if not id:
+        raise no_such_job(id)
+    return f"/jobs/{quote(id, safe='')}"
+
+
+def _wanted(job: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a job as they are sent. `09:00` is meant here, and may be another time there."""
+    fields = dict(job)
+    for name in ("run_at", "available_at", "next_run_at"):
+        if isinstance(moment := fields.get(name), str):
+            fields[name] = times.iso(times.parse_moment(moment, times.now_ms()))
+    return fields
+
+
+class Server:
+    """One connection, kept open and made anew when it is gone."""
+
+    def __init__(self, url: str, token: str | None) -> None:
+        parts = urlsplit(url)
+        try:
+            port = parts.port
+        except ValueError:
+            port = -1
+        if not parts.hostname or port == -1 or parts.query or parts.fragment or parts.username:
+            raise InvalidInput(f'"{parts._replace(netloc=parts.hostname or "").geturl()}" is no address of a server',
+                               "write http://host:port")  # fmt: skip
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._connection = kind(parts.hostname, port, timeout=PATIENCE)
+        self._root = parts.path.rstrip("/") + ROOT
+        self._name = f"{parts.scheme}://{parts.netloc}"
+        self._token = os.environ.get(TOKEN_VARIABLE, "") if token is None else token
+        if not (self._token.isascii() and self._token.isprintable()) or " " in self._token:
+            raise InvalidInput("this cannot be a token", "it has printable ASCII characters, and no spaces")
+        self._used = 0.0
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def ask(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] = {}) -> Any:
+        """The answer, as JSON; a problem is raised as the error that it is."""
+        data = None if body is None else _json(body)
+        sent = {"Accept": "application/json", **headers}
+        if self._token:
+            sent["Authorization"] = f"Bearer {self._token}"
+        if data is not None:
+            sent["Content-Type"] = "application/json"
+        again = method == "GET" or "Idempotency-Key" in headers
+        if not again and time.monotonic() - self._used > STALE:
+            self.close()
+        try:
+            status, kind, answer = self._exchange(method, self._root + path, data, sent)
+        except (OSError, http.client.HTTPException) as error:
+            if not again or isinstance(error, TimeoutError):
+                raise self._lost(error, method) from None
+            try:
+                status, kind, answer = self._exchange(method, self._root + path, data, sent)
+            except (OSError, http.client.HTTPException) as second:
+                raise self._lost(second, method) from None
+        return self._understood(status, kind, answer)
+
+    def _exchange(
+        self, method: str, path: str, data: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[int, str, bytes]:
+        try:
+            self._connection.request(method, path, data, dict(headers))
+            response = self._connection.getresponse()
+            answer = response.read(LARGEST)
+        except BaseException:
+            self._connection.close()
+            raise
+        self._used = time.monotonic()
+        return response.status, response.headers.get_content_type(), answer
+
+    def _lost(self, error: Exception, method: str) -> StoreUnavailable:
+        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        if method == "GET" or isinstance(error, ConnectionRefusedError):
+            return StoreUnavailable(f"cannot reach {self._name}: {why}", "does it run? start it: queuectl serve")
+        return OutcomeUnknown(f"the answer of {self._name} was lost: {why}", "look if it has happened")
+
+    def _understood(self, status: int, kind: str, answer: bytes) -> Any:
+        try:
+            found = json.loads(answer) if kind in ("application/json", "application/problem+json") else None
+        except ValueError:
+            found = None
+        if status < 300 and found is not None:
+            return found
+        if not isinstance(found, dict) or not isinstance(found.get("detail"), str):
+            raise StoreUnavailable(f"{self._name} answered {status}, not like queuectl", "check the address")
+        raise self._problem(status, found)
+
+    def _problem(self, status: int, found: dict[str, Any]) -> QueuectlError:
+        message, hint = found["detail"], str(found.get("hint", ""))
+        if status == 401:
+            given = f"give another: token=…, or set {TOKEN_VARIABLE}"
+            message = f"{self._name} {'does not know this token' if self._token else 'wants a token'}"
+            hint = given if self._token else given.replace("another", "it")
+        kind = KINDS.get(status, StoreUnavailable if status >= 500 else QueuectlError)
+        error = kind(message, hint)
+        error.index = found.get("index")
+        return error
+
+
+def _json(body: Any) -> bytes:
+    try:
+        return json.dumps(body, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"this cannot be sent as JSON: {error}", "use text, numbers, lists and mappings") from None

@@ -1,0 +1,160 @@
+"""What can be asked of jobs, but for what takes its time: see `follow`."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from typing import Any
+
+from queuectl import newjob, search
+from queuectl.errors import Conflict, InvalidInput, NotFound
+from queuectl.newjob import NewJob
+from queuectl.reasons import reasons_for
+from queuectl.search import Filter
+from queuectl.store import Store
+from queuectl.web.api.operation import ROOT, Call, Reply
+from queuectl.web.api.schemas import MOST_JOBS
+
+FILTERS = ("state", "queue", "tag", "batch")
+
+
+# -- making them -----------------------------------------------------------------------------------------
+
+
+def create_jobs(store: Store, call: Call) -> Reply:
+    """Store one job, or all of several or none."""
+    wanted = call.body
+    if isinstance(wanted, dict) and "jobs" in wanted:
+        if len(wanted) > 1:
+            raise InvalidInput('beside "jobs" there is another field', 'send {"jobs": […]} alone')
+        wanted = wanted["jobs"]
+        if not isinstance(wanted, list):
+            raise InvalidInput('"jobs" must be a list', 'for example {"jobs": [{"command": "true"}]}')
+    several = isinstance(wanted, list)
+    if several and not 1 <= len(wanted) <= MOST_JOBS:
+        raise InvalidInput(f"there are {len(wanted):,} jobs", f"send 1 to {MOST_JOBS:,} of them")
+    key = call.query.get("Idempotency-Key")
+    submission = None if key is None else (key, hashlib.sha256(call.raw).hexdigest())
+    try:
+        ids = store.enqueue(_new_jobs(store, wanted if several else [wanted], several), submission=submission)
+    except Conflict as error:
+        raise (error.of_job(error.index) if several and error.index is not None else error) from None
+    if several:
+        return Reply({"jobs": [job.as_json() for job in store.views.these(ids)]}, 201)
+    return Reply(store.views.job(ids[0]).as_json(), 201, {"Location": f"{ROOT}/jobs/{ids[0]}"})
+
+
+def _new_jobs(store: Store, wanted: list[Any], several: bool) -> list[NewJob]:
+    jobs = []
+    for index, fields in enumerate(wanted):
+        try:
+            jobs.append(newjob.from_fields(job_fields(store, fields)))
+        except InvalidInput as error:
+            raise (error.of_job(index) if several else error) from None
+    return jobs
+
+
+def job_fields(store: Store, fields: Any) -> dict[str, Any]:
+    """The fields of a job from afar: no folder of the server is meant that was not named."""
+    if not isinstance(fields, dict):
+        raise InvalidInput("a job is a JSON object", 'for example {"command": "true"}')
+    cwd = fields.get("cwd")
+    if isinstance(cwd, str) and not cwd.startswith("/"):
+        raise InvalidInput(f'"{cwd[:80]}" is no whole path', "begin it with /: folders of the server are not yours")
+    return {**fields, "cwd": home(store)} if cwd is None else fields
+
+
+def home(store: Store) -> str | None:
+    """Where jobs from afar run if they do not say it. The folder that the server was started in means nothing to
+    them; where there are many machines, neither does a home: it is left to the worker."""
+    folder = os.path.expanduser("~")
+    return None if store.engine.leased or not os.path.isabs(folder) or not os.path.isdir(folder) else folder
+
+
+# -- looking at them -------------------------------------------------------------------------------------
+
+
+def list_jobs(store: Store, call: Call) -> dict[str, Any]:
+    """List jobs, the newest first. There may be more as long as `next` is not null, even if a page is not full."""
+    page = store.views.listing.page(_filter(call), cursor_in(call), call.query["limit"])
+    return {"jobs": [job.as_json() for job in page.jobs], "next": cursor(page.next)}
+
+
+def _filter(call: Call) -> Filter:
+    wanted = search.parse(call.query.get("q", ""))
+    for name in FILTERS:
+        if (value := call.query.get(name)) is not None:
+            if getattr(wanted, name) not in (None, value):
+                raise InvalidInput(f'"{name}" and "{name}:" in "q" differ', "keep one of them")
+            wanted = wanted.but(**{name: newjob.text(name, value)})
+    return wanted
+
+
+def cursor(place: int | None) -> str | None:
+    return None if place is None else base64.urlsafe_b64encode(b"%d" % place).decode().rstrip("=")
+
+
+def cursor_in(call: Call) -> int | None:
+    text = call.query.get("cursor")
+    if text is None:
+        return None
+    try:
+        place = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except ValueError:
+        place = b""
+    if not place.isdigit() or len(place) > 18 or cursor(int(place)) != text:
+        raise InvalidInput("this cursor is none of ours", 'take what an answer gave as "next"')
+    return int(place)
+
+
+def get_job(store: Store, call: Call) -> dict[str, Any]:
+    """Get a job."""
+    return store.views.job(call.path["id"]).as_json()
+
+
+def get_history(store: Store, call: Call) -> dict[str, Any]:
+    """Tell what happened to a job, step by step."""
+    return {"events": [event.as_json() for event in store.views.history(call.path["id"])]}
+
+
+def explain_job(store: Store, call: Call) -> dict[str, Any]:
+    """Say why a job is not running, and what would make it run."""
+    job = store.views.job(call.path["id"])
+    return {
+        "id": job.id,
+        "state": job.state,
+        "reasons": reasons_for(store, job, store.views.workers(), store.views.clock()),
+    }
+
+
+# -- steering them ---------------------------------------------------------------------------------------
+
+
+def cancel_job(store: Store, call: Call) -> dict[str, Any]:
+    """Cancel a job. A running one is ended by its worker: its state is `processing` until that is done."""
+    return _steer(store, call, store.cancel)
+
+
+def retry_job(store: Store, call: Call) -> dict[str, Any]:
+    """Run a dead job again, with no attempts spent."""
+    return _steer(store, call, store.retry)
+
+
+def _steer(store: Store, call: Call, do: Any) -> dict[str, Any]:
+    id = store.views.resolve(call.path["id"])
+    do([id])
+    return store.views.job(id).as_json()
+
+
+def delete_job(store: Store, call: Call) -> Reply:
+    """Delete a job that has finished, with its history and log."""
+    store.delete([whole_id(store, call.path["id"])])
+    return Reply(None, 204)
+
+
+def whole_id(store: Store, text: str) -> str:
+    """The id itself, for what cannot be undone: a slip must not mean another job."""
+    if store.views.resolve(text) != text:
+        raise NotFound(f'there is no job "{text}"', "to delete one, give its whole id")
+    return text
