@@ -362,7 +362,8 @@ COMMANDS: dict[str, list[str]] = {
     "enqueue": [], "worker": ["start", "stop", "list"], "status": [], "top": [], "list": [], "show": [], "logs": [],
     "history": [], "explain": [], "wait": [], "cancel": [], "dlq": ["list", "retry", "purge"],
     "queue": ["list", "pause", "resume", "limit", "set"],
-    "schedule": ["add", "list", "show", "remove", "pause", "resume", "trigger"], "metrics": [],
+    "schedule": ["add", "list", "show", "remove", "pause", "resume", "trigger"],
+    "hook": ["add", "list", "show", "remove", "pause", "resume", "test"], "metrics": [],
     "config": ["set", "get", "list", "unset"], "prune": [], "reset": [], "backup": [], "copy": [],
     "doctor": [], "completion": [],
 }  # fmt: skip
