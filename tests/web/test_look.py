@@ -1,4 +1,4 @@
-"""Every page there is, as somebody sees it: readable in light and dark, on a telephone, and for those who do not see."""
+"""Every page there is, as it is seen: in light and dark, on a telephone, and by those who do not see."""
 
 from __future__ import annotations
 
