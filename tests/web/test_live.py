@@ -25,7 +25,7 @@ def events(stream: httpx.Response) -> Iterator[tuple[str, Any]]:
         assert time.monotonic() < end, "nothing new was told"
         if line.startswith("event: "):
             name = line.removeprefix("event: ")
-        elif line.startswith("data: "):
+        elif line.startswith("data: ") and name != "here":
             yield name, json.loads(line.removeprefix("data: "))
             end = time.monotonic() + DEADLINE
 

@@ -144,10 +144,10 @@ def test_viewers_see_no_buttons(served: Served, store: Store) -> None:
             assert 'action="/queues/' not in text
             assert 'name="id"' not in text
         assert viewer.get("/bulk/new?do=cancel").status_code == 403
-        assert viewer.post("/jobs/retry", data={"id": "x"}).status_code == 403
+        assert viewer.post("/chosen/retry", data={"id": "x"}).status_code == 403
     with served.session("operator") as operator:
-        assert operator.post("/jobs/delete", data={"id": "x"}).status_code == 403
-        assert operator.post("/bulk/delete", data={"q": ""}).status_code == 403
+        assert operator.post("/chosen/delete", data={"id": "x"}).status_code == 403
+        assert operator.post("/bulk/new/delete", data={"q": ""}).status_code == 403
         assert operator.get("/bulk/new?do=delete").status_code == 403
 
 

@@ -34,11 +34,11 @@ PAGES = (
 )
 
 ACTIONS: tuple[Action, ...] = (
-    Action("/jobs/cancel", jobs.cancel, Role.OPERATOR),
-    Action("/jobs/retry", jobs.retry, Role.OPERATOR),
-    Action("/jobs/delete", jobs.delete, Role.ADMIN),
-    Action("/bulk/cancel", bulk.start_cancel, Role.OPERATOR),
-    Action("/bulk/retry", bulk.start_retry, Role.OPERATOR),
-    Action("/bulk/delete", bulk.start_delete, Role.ADMIN),
+    Action("/chosen/cancel", jobs.cancel, Role.OPERATOR),
+    Action("/chosen/retry", jobs.retry, Role.OPERATOR),
+    Action("/chosen/delete", jobs.delete, Role.ADMIN),
+    Action("/bulk/new/cancel", bulk.start_cancel, Role.OPERATOR),
+    Action("/bulk/new/retry", bulk.start_retry, Role.OPERATOR),
+    Action("/bulk/new/delete", bulk.start_delete, Role.ADMIN),
     Action("/bulk/{id}/stop", bulk.stop, Role.OPERATOR),
 )
