@@ -24,7 +24,7 @@ def ids(page: Page) -> list[str]:
 
 def test_searching_and_paging(page: Page, store: Store) -> None:
     known = store.enqueue([NewJob(f"step {n}", queue="even" if n % 2 == 0 else "odd") for n in range(120)])
-    page.get_by_role("link", name="Jobs").click()
+    page.get_by_role("link", name="Jobs", exact=True).click()
     expect(page.locator(".tabs a[aria-current]")).to_have_text("All 120")
     newest = ids(page)
     assert len(newest) == 50
@@ -72,7 +72,7 @@ def test_choosing_with_the_mouse(page: Page, store: Store) -> None:
     cancel.click()
     store.cancel([known[3]])  # somebody else is faster
     page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
-    expect(page.locator(".said")).to_have_text("3 jobs cancelled. 1 job had finished.")
+    expect(page.locator(".said")).to_have_text("3 jobs cancelled; 1 job left alone: finished already.")
     assert {id for id, state in store.views.states(known).items() if state == "cancelled"} == set(known[2:6])
     [act] = store.views.acts(limit=1)
     assert (act.who, act.action) == ("admin", "cancel")
@@ -81,7 +81,7 @@ def test_choosing_with_the_mouse(page: Page, store: Store) -> None:
     expect(page.locator("[data-picked]")).to_have_text("10 selected")
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
-    expect(page.locator(".said")).to_have_text("4 jobs deleted. 6 jobs had not finished.")
+    expect(page.locator(".said")).to_have_text("4 jobs deleted; 6 jobs left alone: not finished.")
 
 
 def test_the_keyboard(page: Page, store: Store) -> None:

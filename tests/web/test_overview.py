@@ -28,7 +28,7 @@ def expect_tile(page: Page, name: str, value: str) -> None:
 
 def test_an_empty_queue_says_what_to_do_next(page: Page) -> None:
     expect(page.get_by_text("No job has been enqueued yet")).to_be_visible()
-    expect(page.get_by_text("queuectl enqueue --command").first).to_be_visible()
+    expect(page.get_by_text("queuectl enqueue").first).to_be_visible()
     expect(page.get_by_text("Nothing is scheduled.")).to_be_visible()
 
 
@@ -67,7 +67,8 @@ def test_what_somebody_does_on_the_page_outlives_an_update(page: Page, store: St
     fill(store)
     page.reload()
     expect(page.locator("#live")).to_have_text("Live")
-    page.locator("summary", has_text="As a table").click()
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.locator("#queues .scroll").evaluate("element => { element.scrollLeft = 150; }")
     button = page.get_by_role("button", name="Pause mail")
     button.focus()
     before = int(tile(page, "Pending"))
@@ -75,7 +76,7 @@ def test_what_somebody_does_on_the_page_outlives_an_update(page: Page, store: St
     expect(page.get_by_role("link", name="a-new-queue")).to_be_visible()
     expect_tile(page, "Pending", str(before + 1))
     expect(button).to_be_focused()
-    assert page.locator("details.more").get_attribute("open") is not None
+    assert page.locator("#queues .scroll").evaluate("element => element.scrollLeft") >= 150
     form = page.locator("form", has=button)
     assert form.locator('input[name="csrf"]').input_value() == page.locator('meta[name="csrf"]').get_attribute(
         "content"
@@ -173,21 +174,21 @@ def test_a_chart_of_nothing_is_a_chart() -> None:
         assert "<title>" not in chart.draw([Column(0, 0, 0, None)], seconds, "")
 
 
-@pytest.mark.parametrize(("most", "top"), [(0, 4), (4, 5), (5, 5), (11, 20), (201, 500), (1_000_000, 1_000_000)])
+@pytest.mark.parametrize(("most", "top"), [(0, 4), (4, 4), (5, 6), (11, 20), (201, 300), (1_000_000, 1_000_000)])
 def test_an_axis_ends_at_a_round_number(most: int, top: int) -> None:
-    assert chart.nice(most) in (top, 5 if most < 5 else top)
+    assert chart.nice(most) == top
 
 
 def test_bars_stay_within_the_plot_and_stand_on_one_another() -> None:
     import re
 
-    drawn = str(chart.draw([Column(0, 3, 2, None)], 3600, ""))
+    drawn = str(chart.draw([Column(0, 3, 3, None)], 3600, ""))
     bars = re.findall(r'class="(completed|failed)" x="[\d.]+%" width="[\d.]+%" y="([\d.]+)" height="([\d.]+)"', drawn)
     (_, y1, h1), (_, y2, h2) = bars
     floor = chart.ROOM + chart.RUNS
     assert float(y1) + float(h1) == pytest.approx(floor)
     assert float(y2) + float(h2) == pytest.approx(float(y1))
-    assert float(y2) == pytest.approx(chart.ROOM)  # five of five
+    assert float(y2) == pytest.approx(chart.ROOM)  # six of six
 
 
 def test_enqueued_by_somebody_else_in_a_batch_of_many(page: Page, store: Store) -> None:

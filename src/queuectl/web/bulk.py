@@ -31,16 +31,23 @@ class Deed(NamedTuple):
     past: str
     role: Role
     fits: Callable[[str], bool]  # a job in this state?
-    else_: str  # what is said of the others
+    others: str  # what those are to which it cannot be done
     do: Callable[[Store, Sequence[str]], object]
 
 
 DEEDS = {
     deed.name: deed
     for deed in (
-        Deed("cancel", "cancelled", Role.OPERATOR, lambda state: state not in FINISHED, "had finished", Store.cancel),
-        Deed("retry", "retried", Role.OPERATOR, lambda state: state == "dead", "were not dead", Store.retry),
-        Deed("delete", "deleted", Role.ADMIN, lambda state: state in FINISHED, "had not finished", Store.delete),
+        Deed(
+            "cancel",
+            "cancelled",
+            Role.OPERATOR,
+            lambda state: state not in FINISHED,
+            "finished already",
+            Store.cancel,
+        ),
+        Deed("retry", "retried", Role.OPERATOR, lambda state: state == "dead", "not dead", Store.retry),
+        Deed("delete", "deleted", Role.ADMIN, lambda state: state in FINISHED, "not finished", Store.delete),
     )
 }
 
@@ -152,9 +159,7 @@ class Works:
 
     def get(self, id: str) -> Work:
         if id not in self._works:
-            raise UnknownPage(
-                "nothing is known of this work", "it is forgotten when the server ends; see the audit"
-            )
+            raise UnknownPage("nothing is known of this work", "it is forgotten when the server ends; see the audit")
         return self._works[id]
 
     def stop(self) -> None:

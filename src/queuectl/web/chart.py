@@ -17,10 +17,11 @@ from queuectl import times
 RUNS, WAITS = 150, 56  # the heights of the two plots
 ROOM = 16  # above each, for what the topmost line means
 FOOT = 20  # below both, for the times
-NICE = (1, 2, 5, 10)
+NICE = (1, 2, 3, 4, 6, 8, 10)
 NICE_SPANS = (
-    10, 50, 100, 500, 1_000, 5_000, 10_000, 30_000, 60_000, 300_000, 900_000, 1_800_000, 3_600_000, 10_800_000,
-    21_600_000, 43_200_000, 86_400_000, 604_800_000,
+    10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 30_000, 60_000, 120_000, 300_000, 600_000,
+    1_200_000, 1_800_000, 3_600_000, 7_200_000, 14_400_000, 28_800_000, 57_600_000, 86_400_000, 259_200_000,
+    604_800_000,
 )  # fmt: skip
 
 
@@ -53,13 +54,14 @@ def draw(columns: Sequence[Column], seconds: int, label: str) -> Markup:
     longest = nice_span(max((column.wait_p95_ms or 0 for column in columns), default=0))
     height = ROOM + RUNS + ROOM + WAITS + FOOT
     floor = ROOM + RUNS
+    marks = {ROOM: f"{most:,} runs", ROOM + RUNS / 2: f"{most // 2:,}", floor: ""}
+    marks |= {floor + ROOM: times.span(longest / 1000) + " waiting", floor + ROOM + WAITS: ""}
     parts = [
-        *(_line(y, text) for y, text in ((ROOM, f"{most:,} runs"), (ROOM + RUNS / 2, _half(most)), (floor, ""))),
-        _line(floor + ROOM, times.span(longest / 1000) + " waiting"),
-        _line(floor + ROOM + WAITS, ""),
-        *_times(columns, SCALES[seconds], height - 5),
+        *(Markup('<line class="grid" x1="0" x2="100%" y1="{y}" y2="{y}"/>').format(y=_number(y)) for y in marks),
         *_waits(columns, longest, floor + ROOM),
         *_bars(columns, most, seconds),
+        *(Markup('<text x="0" y="{}">{}</text>').format(_number(y - 4), text) for y, text in marks.items() if text),
+        *_times(columns, SCALES[seconds], height - 5),
     ]
     return Markup('<svg class="chart" width="100%" height="{}" role="img" aria-label="{}">{}</svg>').format(
         height, label, Markup("").join(parts)
@@ -71,7 +73,7 @@ def nice(number: int) -> int:
     power = 1
     while True:
         for factor in NICE:
-            if factor * power >= max(number, 4):
+            if factor * power >= max(number, 4) and factor * power % 2 == 0:
                 return factor * power
         power *= 10
 
@@ -84,15 +86,6 @@ def when(moment: int, seconds: int) -> str:
     """The beginning of a column, for people."""
     form = "%a %H:%M" if SCALES[seconds].days else "%H:%M"
     return time.strftime(form, time.localtime(moment / 1000))
-
-
-def _half(most: int) -> str:
-    return f"{most // 2:,}" if most % 2 == 0 else ""
-
-
-def _line(y: float, text: str) -> Markup:
-    line = Markup('<line class="grid" x1="0" x2="100%" y1="{y}" y2="{y}"/>').format(y=_number(y))
-    return line + (Markup('<text x="0" y="{}">{}</text>').format(_number(y - 4), text) if text else Markup(""))
 
 
 def _times(columns: Sequence[Column], scale: Scale, y: float) -> list[Markup]:

@@ -71,7 +71,7 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     templates.globals |= {"version": __version__, "Role": Role, "static": static}
-    templates.filters |= {"span": span, "iso": times.iso, "clock": clock, "plural": plural}
+    templates.filters |= {"span": span, "iso": times.iso, "clock": clock, "plural": plural, "number": "{:,}".format}
     return templates
 
 

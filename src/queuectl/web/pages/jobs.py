@@ -118,7 +118,7 @@ def _done(store: Store, name: str, fields: Fields) -> Done:
     if not ids:
         return Done("No job is selected: tick some first.")
     outcome = apply(store, deed, ids)
-    said = f"{plural(outcome.done, 'job')} {deed.past}." if outcome.done else f"Nothing was {deed.past}."
-    if outcome.refused:
-        return Done(f"{said} {plural(outcome.unfit, 'job')} left alone: {outcome.refused}.")
-    return Done(said + (f" {plural(outcome.unfit, 'job')} {deed.else_}." if outcome.unfit else ""))
+    said = f"{plural(outcome.done, 'job')} {deed.past}"
+    if outcome.unfit:
+        said += f"; {plural(outcome.unfit, 'job')} left alone: {outcome.refused or deed.others}"
+    return Done(f"{said}.")

@@ -57,10 +57,13 @@ def _oldest_wait(store: Store) -> dict[str, int]:
     return {}
 
 
-def _per_minute(columns: list[Column]) -> float | None:
-    """On average over the last whole minutes; None if nothing is known."""
+def _per_minute(columns: list[Column]) -> str:
+    """On average over the last whole minutes."""
     recent = columns[-1 - RECENT_MINUTES : -1]
-    return sum(column.completed for column in recent) / len(recent) if recent else None
+    if not recent:
+        return "–"
+    rate = sum(column.completed for column in recent) / len(recent)
+    return f"{rate:.1f}" if 0 < rate < 10 else f"{rate:,.0f}"
 
 
 def _summary(columns: list[Column], words: str) -> str:

@@ -33,7 +33,7 @@ function move(by) {
   const all = rows();
   if (!all.length) return;
   const at = all.findIndex((one) => one.dataset.key === cursor);
-  const to = all[at < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, at + by))];
+  const to = all[at < 0 && by < 0 ? all.length - 1 : Math.min(all.length - 1, Math.max(0, at + by))];
   cursor = to.dataset.key;
   mark();
   to.scrollIntoView({ block: "nearest" });
@@ -49,7 +49,8 @@ function pick(on) {
 
 // The button for this key: that of the row, or that of the page, which then is about the row or the selection.
 function press(key) {
-  const button = row()?.querySelector(`[data-shortcut="${key}"]`) ?? document.querySelector(`[data-shortcut="${key}"]`);
+  const wanted = `[data-shortcut="${key}"]`;
+  const button = row()?.querySelector(wanted) ?? document.querySelector(wanted);
   if (!button) return;
   if (button.matches("[data-needs-pick]") && !document.querySelector('input[name="id"]:checked')) pick(true);
   button.click();
@@ -93,7 +94,8 @@ const KEYS = {
 
 document.addEventListener("keydown", (event) => {
   const at = event.target;
-  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || document.querySelector("dialog[open]")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  if (document.querySelector("dialog[open]")) return;
   if (at.matches("input:not([type=checkbox]):not([type=radio]), select, textarea, [contenteditable]")) {
     if (event.key === "Escape") at.blur();
     return;

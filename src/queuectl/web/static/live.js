@@ -126,7 +126,8 @@ function morph(from, to) {
         skipped.push(between);
         between = between.nextSibling;
       }
-      if (between === old && !skipped.some((node) => still_wanted(node, to))) for (const node of skipped) node.remove();
+      const in_the_way = between === old && !skipped.some((node) => still_wanted(node, to));
+      if (in_the_way) for (const node of skipped) node.remove();
       else from.insertBefore(old, at);
       at = old;
     }

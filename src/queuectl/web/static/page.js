@@ -81,7 +81,10 @@ function ask(question, button, then) {
   const form = Object.assign(document.createElement("form"), { method: "dialog", className: "buttons" });
   const no = Object.assign(document.createElement("button"), { value: "", textContent: "No, leave it" });
   const yes = Object.assign(document.createElement("button"), {
-    value: "yes", className: danger ? "danger" : "primary", textContent: button?.textContent.trim() || "Yes", autofocus: true,
+    value: "yes",
+    className: danger ? "danger" : "primary",
+    textContent: button?.textContent.trim() || "Yes",
+    autofocus: true,
   });
   form.append(no, yes);
   dialog.append(text, form);
@@ -150,7 +153,8 @@ document.querySelector("form.themes")?.addEventListener("submit", (event) => {
   event.preventDefault();
   const chosen = event.submitter.value;
   const fixed = chosen !== "system";
-  document.cookie = `queuectl_theme=${fixed ? chosen : ""}; path=/; samesite=strict; max-age=${fixed ? 400 * 86400 : 0}`;
+  const kept = fixed ? 400 * 86400 : 0;
+  document.cookie = `queuectl_theme=${fixed ? chosen : ""}; path=/; samesite=strict; max-age=${kept}`;
   if (fixed) document.documentElement.dataset.theme = chosen;
   else delete document.documentElement.dataset.theme;
   for (const button of event.target.querySelectorAll("button")) {
@@ -159,3 +163,4 @@ document.querySelector("form.themes")?.addEventListener("submit", (event) => {
 });
 
 freshen(document);
+document.querySelector(".places [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
