@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from queuectl.newjob import NewJob
 from queuectl.search import Filter
@@ -22,22 +22,33 @@ def ids(page: Page) -> list[str]:
     return [str(id) for id in page.locator("tbody tr").evaluate_all("rows => rows.map(row => row.dataset.key)")]
 
 
+def go(page: Page, by: Locator) -> None:
+    with page.expect_navigation():
+        by.click()
+
+
+def expect_said(page: Page, text: str) -> None:
+    """What was done, on the next page; which then is there as a whole, its scripts included."""
+    expect(page.locator(".said")).to_have_text(text)
+    page.wait_for_load_state("load")
+
+
 def test_searching_and_paging(page: Page, store: Store) -> None:
     known = store.enqueue([NewJob(f"step {n}", queue="even" if n % 2 == 0 else "odd") for n in range(120)])
     page.get_by_role("link", name="Jobs", exact=True).click()
     expect(page.locator(".tabs a[aria-current]")).to_have_text("All 120")
     newest = ids(page)
     assert len(newest) == 50
-    page.get_by_role("link", name="Older").click()
+    go(page, page.get_by_role("link", name="Older"))
     middle = ids(page)
-    page.get_by_role("link", name="Older").click()
+    go(page, page.get_by_role("link", name="Older"))
     assert newest + middle + ids(page) == known[::-1]
     expect(page.get_by_role("link", name="Older")).to_have_count(0)
-    page.get_by_role("link", name="Newer").click()
+    go(page, page.get_by_role("link", name="Newer"))
     assert ids(page) == middle
 
     page.get_by_label("Search").fill("queue:odd step 7")
-    page.get_by_role("button", name="Search").click()
+    go(page, page.get_by_role("button", name="Search"))
     assert set(ids(page)) == {known[n] for n in (7, *range(71, 80, 2))}
     page.goto("/jobs?q=queue:odd")
     expect(page.locator(".tabs a").first).to_have_text("All 60")
@@ -72,7 +83,7 @@ def test_choosing_with_the_mouse(page: Page, store: Store) -> None:
     cancel.click()
     store.cancel([known[3]])  # somebody else is faster
     page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
-    expect(page.locator(".said")).to_have_text("3 jobs cancelled; 1 job left alone: finished already.")
+    expect_said(page, "3 jobs cancelled; 1 job left alone: finished already.")
     assert {id for id, state in store.views.states(known).items() if state == "cancelled"} == set(known[2:6])
     [act] = store.views.acts(limit=1)
     assert (act.who, act.action) == ("admin", "cancel")
@@ -81,7 +92,7 @@ def test_choosing_with_the_mouse(page: Page, store: Store) -> None:
     expect(page.locator("[data-picked]")).to_have_text("10 selected")
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
-    expect(page.locator(".said")).to_have_text("4 jobs deleted; 6 jobs left alone: not finished.")
+    expect_said(page, "4 jobs deleted; 6 jobs left alone: not finished.")
 
 
 def test_the_keyboard(page: Page, store: Store) -> None:
@@ -109,11 +120,11 @@ def test_the_keyboard(page: Page, store: Store) -> None:
     expect(page.locator("[data-picked]")).to_have_text("2 selected")
     page.keyboard.press("c")
     page.keyboard.press("Enter")  # yes
-    expect(page.locator(".said")).to_have_text("2 jobs cancelled.")
+    expect_said(page, "2 jobs cancelled.")
     page.keyboard.press("j")
     page.keyboard.press("c")  # nothing is selected: it is about the row
     page.keyboard.press("Enter")
-    expect(page.locator(".said")).to_have_text("1 job cancelled.")
+    expect_said(page, "1 job cancelled.")
     states = store.views.states(newest)
     assert [states[id] for id in newest] == ["cancelled"] * 3 + ["pending"] * 2
     page.keyboard.press("j")
@@ -157,11 +168,11 @@ def test_without_javascript(served: Served, store: Store, chromium: Browser) -> 
     expect(page.locator("tbody tr")).to_have_count(1)
     page.get_by_label(f"Select {known[17]}").check()
     page.locator("#chosen").get_by_role("button", name="Cancel").click()
-    expect(page.locator(".said")).to_have_text("1 job cancelled.")
+    expect_said(page, "1 job cancelled.")
     assert "q=step+17" in page.url
     assert store.views.job(known[17]).state == "cancelled"
     page.locator("#chosen").get_by_role("button", name="Retry").click()
-    expect(page.locator(".said")).to_have_text("No job is selected: tick some first.")
+    expect_said(page, "No job is selected: tick some first.")
     page.goto("/bulk/new?do=cancel&q=step+1")
     page.get_by_role("button", name="Cancel them").click()
     eventually(lambda: store.views.counts()["cancelled"] == 11)

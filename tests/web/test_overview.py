@@ -130,10 +130,10 @@ def test_the_theme_can_be_chosen_without_javascript(served: Served, chromium: Br
     login(page, served)
     page.goto("/?span=24h")
     page.get_by_role("button", name="Dark").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     assert page.url.endswith("/?span=24h")
-    assert page.locator("html").get_attribute("data-theme") == "dark"
     page.get_by_role("button", name="As the system").click()
-    assert page.locator("html").get_attribute("data-theme") is None
+    expect(page.locator("html")).not_to_have_attribute("data-theme", "dark")
     context.close()
 
 
