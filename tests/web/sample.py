@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+from typing import Any
 
 from queuectl.lifecycle import COMPLETED, Settlement, State
 from queuectl.model import Claim, Report
 from queuectl.newjob import NewJob
 from queuectl.store import Store
+from queuectl.tally import MINUTE, Tally
 
 NASTY = (
     "<script>document.title='owned'</script>",
@@ -51,6 +54,27 @@ def fill(store: Store) -> None:
     store.change_queue("mail", at_once=3, rate=10, rate_ms=60_000)
     store.schedules.add("nightly-backup", "0 3 * * *", None, "UTC", {"command": "./backup.sh"})
     store.schedules.add("poll-inbox", None, 300, "UTC", {"command": "./poll.sh", "queue": "mail"})
+
+
+class Earlier(Tally):
+    """Of runs that ended some minutes ago."""
+
+    def __init__(self, minutes: int) -> None:
+        super().__init__()
+        self._ago = minutes * MINUTE
+
+    def rows(self, now: int) -> list[dict[str, Any]]:
+        return super().rows(now - self._ago)
+
+
+def an_hour(store: Store) -> None:
+    """Figures of runs whose jobs are gone."""
+    for minute in range(55):
+        tally = Earlier(minute)
+        for n in range(round(30 + 18 * math.sin(minute / 8) + minute * 7 % 9)):
+            state = "failed" if (n + minute) % 31 == 0 else "completed"
+            tally.add("mail", state, 400 + n * 20, (200 + n * 30) * (6 if 20 < minute < 26 else 1))
+        store.tick(WORKER, tally=tally)
 
 
 def _claims(store: Store, jobs: list[NewJob]) -> list[Claim]:

@@ -17,7 +17,7 @@ from queuectl.store import Store
 from queuectl.web.pages import PAGES
 from tests.conftest import DEADLINE
 from tests.web.conftest import Served, login
-from tests.web.sample import fill
+from tests.web.sample import an_hour, fill
 
 AXE = (importlib.resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 PATTERNS = {page.path: compile_path(page.path)[0] for page in PAGES}
@@ -29,6 +29,7 @@ def test_every_page_is_readable_in_light_and_dark_and_fits_a_telephone(
     served: Served, store: Store, chromium: Browser
 ) -> None:
     fill(store)
+    an_hour(store)
     addresses = _crawl(served, chromium)
     assert set(addresses) == set(PATTERNS), "there is a page that no link leads to"
     wrong: list[str] = []

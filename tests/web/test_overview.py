@@ -10,7 +10,7 @@ from queuectl.store import Store
 from queuectl.web import chart
 from queuectl.web.chart import Column
 from tests.web.conftest import Served, enqueue, login
-from tests.web.sample import NASTY, fill
+from tests.web.sample import NASTY, an_hour, fill
 
 HIDE = """hidden => {
   Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
@@ -95,6 +95,15 @@ def test_it_shows_what_runs_what_failed_and_what_comes(page: Page, store: Store)
     for text in NASTY[:4]:
         expect(page.get_by_text(f"echo {text}", exact=True).first).to_be_attached()
     assert page.title() == "Overview · queuectl"
+    expect(page.get_by_text("No run has ended in this time.")).to_be_visible()
+    an_hour(store)
+    expect(page.locator("#chart svg g")).to_have_count(55)
+    assert float(tile(page, "Done per minute")) > 10
+    page.locator("summary", has_text="As a table").click()
+    expect(page.locator("#chart tbody tr")).to_have_count(55)
+    page.get_by_role("link", name="7d").click()
+    expect(page.locator("#chart tbody tr").first).to_be_attached()
+    expect(page.locator(".switch [aria-current]")).to_have_text("7d")
     seconds = running.locator("[data-since]").first
     first = seconds.inner_text()
     expect(seconds).not_to_have_text(first)  # it counts by itself

@@ -23,7 +23,7 @@ def show(store: Store, ask: Ask) -> View:
     span = ask.query.get("span", "1h")
     span = span if span in SPANS else "1h"
     seconds, words = SPANS[span]
-    counts, queues, oldest = views.counts(), views.queues(), _oldest_wait(store)
+    counts, queues, oldest = views.counts(), views.queues(), store.figures.oldest_wait()
     columns = _series(store, seconds)
     return View(
         "overview.html",
@@ -48,13 +48,8 @@ def show(store: Store, ask: Ask) -> View:
 
 
 def _series(store: Store, seconds: int) -> list[Column]:
-    """What ended lately."""
-    return []
-
-
-def _oldest_wait(store: Store) -> dict[str, int]:
-    """Since when the oldest due job of each queue has been waiting."""
-    return {}
+    points = store.figures.series(seconds)
+    return [Column(point.moment, point.completed, point.failed, point.wait_p95_ms) for point in points]
 
 
 def _per_minute(columns: list[Column]) -> str:
