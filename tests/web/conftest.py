@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from queuectl.newjob import NewJob
 from queuectl.store import Store, open_store
@@ -126,6 +126,7 @@ def chromium() -> Iterator[Browser]:
     if CHROMIUM is None:
         assert not os.environ.get("QUEUECTL_TEST_BROWSER"), "Chromium was promised, and is not there"
         pytest.skip("there is no Chromium: apt-get install chromium")
+    expect.set_options(timeout=DEADLINE * 1000)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser

@@ -17,7 +17,7 @@ from starlette.responses import FileResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import compile_path
 
 from queuectl.errors import QueuectlError
-from queuectl.web import api, login, pages, theme
+from queuectl.web import api, bulk, login, pages, theme
 from queuectl.web.access import Access, Hosts, Role, User
 from queuectl.web.desk import Desk
 from queuectl.web.guard import Guard
@@ -46,6 +46,7 @@ def make_app(
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
         live.close()
+        bulk.WORKS.stop()
         stores.close()
 
     app = Starlette(
@@ -81,9 +82,12 @@ def _action(action: pages.Action) -> Door:
     def do(request: Request) -> Response:
         fields = form(request)
         user = user_of(request)
-        ask = Ask(user, request.path_params, dict(request.query_params))
+        query = dict(request.query_params)
+        ask = Ask(user, request.path_params, query, here=here(request), theme=theme.of(request))
         with desk(request).stores.lend(user.name) as store:
             done = action.do(store, ask, fields)
+        if isinstance(done, View):  # a form with something wrong in it, or not sent off yet
+            return answer(request, done, ask)
         response = RedirectResponse(done.to or local_path(fields.get("back", ["/"])[0]), 303)
         response.set_cookie(
             f"{desk(request).cookie}_said", quote(done.said), max_age=FLASH, httponly=True, samesite="strict"

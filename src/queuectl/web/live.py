@@ -90,7 +90,7 @@ class Live:
                     try:
                         await asyncio.wait_for(topic.changed.wait(), STILL_HERE)
                     except TimeoutError:
-                        yield ": still here\n\n"
+                        yield _event("here", None)  # not a comment: a page does not learn of those
                     continue
                 version = topic.version
                 if topic.trouble:
