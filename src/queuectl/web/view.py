@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup
@@ -45,6 +45,22 @@ class View:
     status: int = 200
 
 
+class Done(NamedTuple):
+    """What came of an action: a sentence for whoever asked, and where to go now (back, if it is not said)."""
+
+    said: str
+    to: str | None = None
+
+
+Fields = dict[str, list[str]]
+"""What a form sent; a field may be there several times."""
+
+
+def given(fields: Fields, name: str) -> str:
+    """The text of one field, without the space around it and with the line ends of Unix; "" if it is not there."""
+    return fields.get(name, [""])[-1].replace("\r\n", "\n").strip()
+
+
 @functools.cache
 def _templates() -> jinja2.Environment:
     templates = jinja2.Environment(
@@ -55,7 +71,7 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     templates.globals |= {"version": __version__, "Role": Role, "static": static}
-    templates.filters |= {"span": span, "iso": times.iso, "clock": clock}
+    templates.filters |= {"span": span, "iso": times.iso, "clock": clock, "plural": plural}
     return templates
 
 
@@ -86,6 +102,11 @@ def answer(request: Request, view: View, ask: Ask) -> HTMLResponse:
 
 def span(milliseconds: float | None) -> str:
     return "" if milliseconds is None else times.span(milliseconds / 1000)
+
+
+def plural(number: int, noun: str) -> str:
+    """`1 job`, `2,000 jobs`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def clock(moment: int | None) -> Markup:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from queuectl.store import Store
 from queuectl.web.access import Role
-from queuectl.web.pages import overview
-from queuectl.web.view import Ask, View
+from queuectl.web.pages import audit, dead, overview, queues, schedules, settings, workers
+from queuectl.web.view import Ask, Done, Fields, View
 
 
 class Page(NamedTuple):
@@ -17,21 +17,41 @@ class Page(NamedTuple):
     role: Role = Role.VIEWER
 
 
-class Done(NamedTuple):
-    """What came of an action: a sentence for whoever asked, and where to go now (back, if it is not said)."""
-
-    said: str
-    to: str | None = None
-
-
 class Action(NamedTuple):
-    """What a form asks for with POST; the form's fields come as lists."""
+    """What a form asks for with POST; the form's fields come as lists. If it cannot be done as it was filled in, the
+    form is shown again: then it should be sent to the address of its own page, so that this stays fresh."""
 
     path: str
-    do: Callable[[Store, Ask, dict[str, list[str]]], Done]
+    do: Callable[[Store, Ask, Fields], Done | View]
     role: Role
 
 
-PAGES = (Page("/", overview.show),)
+PAGES = (
+    Page("/", overview.show),
+    Page("/dead", dead.show),
+    Page("/queues", queues.show),
+    Page("/schedules", schedules.show_all),
+    Page("/schedules/new", schedules.show_new, Role.ADMIN),
+    Page("/schedules/{name}", schedules.show_one),
+    Page("/schedules/{name}/edit", schedules.show_edit, Role.ADMIN),
+    Page("/workers", workers.show),
+    Page("/settings", settings.show),
+    Page("/audit", audit.show),
+)
 
-ACTIONS: tuple[Action, ...] = ()
+ACTIONS: tuple[Action, ...] = (
+    Action("/dead/retry", dead.retry, Role.OPERATOR),
+    Action("/dead/delete", dead.delete, Role.ADMIN),
+    Action("/queues", queues.change, Role.ADMIN),
+    Action("/queues/pause", queues.pause, Role.OPERATOR),
+    Action("/queues/resume", queues.resume, Role.OPERATOR),
+    Action("/schedules/new", schedules.add, Role.ADMIN),
+    Action("/schedules/{name}/edit", schedules.replace, Role.ADMIN),
+    Action("/schedules/{name}/run", schedules.run, Role.ADMIN),
+    Action("/schedules/{name}/pause", schedules.pause, Role.OPERATOR),
+    Action("/schedules/{name}/resume", schedules.resume, Role.OPERATOR),
+    Action("/schedules/{name}/remove", schedules.remove, Role.ADMIN),
+    Action("/workers/stop", workers.stop, Role.OPERATOR),
+    Action("/settings", settings.change, Role.ADMIN),
+    Action("/settings/unset", settings.unset, Role.ADMIN),
+)
