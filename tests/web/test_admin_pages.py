@@ -52,7 +52,7 @@ def press(page: Page, button: Locator, said: str | re.Pattern[str]) -> None:
 
 def is_only_text(page: Page, text: str = MARKUP, times: int = 1) -> None:
     """It is there, and no more than what it says."""
-    assert page.locator("main").inner_text().count(text) >= times
+    eventually(lambda: page.locator("main").inner_text().count(text) >= times, text)
     expect(page.locator("main img, main script")).to_have_count(0)
     assert page.title() != "owned"
 
