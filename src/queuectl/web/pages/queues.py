@@ -22,8 +22,15 @@ def _view(store: Store, ask: Ask, filled: dict[str, str] | None = None, wrong: Q
         name = newjob.name("queue", edit)
         said = next((queue.rules for queue in queues if queue.name == name), None)
         filled = filled or _as_written(said or Rules(name))
-    shows = {"queues": queues, "edit": edit, "known": edit in [queue.name for queue in queues]}
-    return View("queues.html", {**shows, "filled": filled, "wrong": wrong}, wrong.http_status if wrong else 200)
+    shows = {
+        "queues": queues,
+        "waits": store.figures.oldest_wait(),
+        "edit": edit,
+        "known": edit in [queue.name for queue in queues],
+        "filled": filled,
+        "wrong": wrong,
+    }
+    return View("queues.html", shows, wrong.http_status if wrong else 200)
 
 
 def _as_written(said: Rules) -> dict[str, str]:
