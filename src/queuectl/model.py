@@ -198,6 +198,12 @@ class Rules(NamedTuple):
         ]
         return ", ".join(part for part in parts if part)
 
+    @property
+    def retries(self) -> str:
+        """For people: `only after 1 75, not after timeout`."""
+        given = (("only after", self.retry_on), ("not after", self.no_retry_on))
+        return ", ".join(f"{word} {ends}" for word, ends in given if ends)
+
 
 class Obstacles(NamedTuple):
     """What limits have to say to a job: of its queue, and of its key."""

@@ -11,8 +11,17 @@ from queuectl.cron import Every, Plan, between, firings, known_zone, parse
 from queuectl.errors import InvalidInput, did_you_mean
 from queuectl.times import LONGEST_DELAY, iso
 
-OVERLAPS = ("skip", "queue")
-MISSED = ("latest", "all", "skip")
+OVERLAP_WORDS = {
+    "skip": "no new job while the last one has not finished",
+    "queue": "a new job, whatever has become of the last one",
+}
+MISSED_WORDS = {
+    "latest": "if no worker ran, only the last firing is made up for",
+    "all": "if no worker ran, all firings are made up for",
+    "skip": "if no worker ran, nothing is made up for",
+}
+OVERLAPS = tuple(OVERLAP_WORDS)
+MISSED = tuple(MISSED_WORDS)
 LATE = 60_000  # milliseconds: what is no later than this was not missed, it only waited for a worker
 MADE_UP_AT_ONCE = 100
 LONGEST_NAME = 100  # with a moment behind it, it is the id of a job

@@ -109,3 +109,9 @@ def span(seconds: float) -> str:
             rest = whole % size // part
             return f"{whole // size}{unit}" + (f" {rest}{lesser}" if rest else "")
     return f"{whole}s"
+
+
+def exactly(milliseconds: int) -> str:
+    """A span that `parse_duration` reads as the same: for a field that somebody may leave as it is."""
+    short = span(milliseconds / 1000)
+    return short if round(parse_duration(short) * 1000) == milliseconds else f"{milliseconds}ms"

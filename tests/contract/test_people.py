@@ -79,6 +79,19 @@ def test_many_targets_are_told_in_short_and_old_acts_are_forgotten(
     assert [act.target for act in store.views.acts(before=store.views.acts()[0].n)] == ["j1"]
 
 
+def test_acts_are_found_by_who_and_by_action(store: Store) -> None:
+    for who in ("ann", "bob"):
+        store.actor = who
+        for value in ("1", "2"):
+            store.set_config("max_retries", value)
+        store.unset_config("max_retries")
+    found = store.views.acts(who="ann", action="set")
+    assert [(act.who, act.action, act.detail) for act in found] == [("ann", "set", "2"), ("ann", "set", "1")]
+    assert [act.detail for act in store.views.acts(before=found[0].n, who="ann")] == ["1"]
+    assert [act.who for act in store.views.acts(action="unset")] == ["bob", "ann"]
+    assert store.views.acts(who="eve") == []
+
+
 def test_only_what_has_finished_can_be_deleted_and_all_or_none_of_it(store: Store) -> None:
     enqueue(store, id="a")
     enqueue(store, id="b")

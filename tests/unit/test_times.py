@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from queuectl.errors import InvalidInput
-from queuectl.times import LONGEST_DELAY, iso, local, now_ms, parse_duration, parse_moment, span
+from queuectl.times import LONGEST_DELAY, exactly, iso, local, now_ms, parse_duration, parse_moment, span
 
 NOW = 1_800_000_000_000  # 2027-01-15T08:00:00Z, a Friday
 CET = "CET-1CEST,M3.5.0,M10.5.0/3"
@@ -223,3 +223,15 @@ def test_a_span_is_short_enough_for_a_table(seconds: float, text: str) -> None:
 @given(st.floats(0, 1e10))
 def test_every_span_is_short(seconds: float) -> None:
     assert 2 <= len(span(seconds)) <= 12
+
+
+@settings(deadline=None)
+@given(st.integers(1, LONGEST_DELAY * 1000))
+@example(90_061_000)
+@example(5_400_000)
+def test_what_stands_in_a_field_is_read_back_as_the_same(milliseconds: int) -> None:
+    assert round(parse_duration(exactly(milliseconds)) * 1000) == milliseconds
+
+
+def test_what_stands_in_a_field_is_short_if_it_can_be() -> None:
+    assert exactly(5_400_000) == "1h 30m"

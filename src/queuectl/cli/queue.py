@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import click
 
-from queuectl import newjob, times
+from queuectl import newjob, rules
 from queuectl.cli.app import json_option, jsonl_option, with_store
 from queuectl.cli.render import emit_json, emit_list, note, say, table
 from queuectl.errors import InvalidInput, did_you_mean
-from queuectl.model import Queue, Rules
+from queuectl.model import Queue
 from queuectl.store import Store
 
 SHOWN = ("pending", "processing", "completed")
 OPTIONAL = ("Paused", "Limits", "Retries")
-MOST = 1_000_000
-LIMIT_HELP = "give a number of jobs, 1 or more, or none"
 
 
 @click.group("queue")
@@ -44,16 +42,10 @@ def queue_table(queues: list[Queue]) -> None:
         *((state.capitalize(), [f"{queue.jobs[state]:,}" for queue in queues]) for state in states),
         ("Paused", ["yes" if queue.rules.paused else "" for queue in queues]),
         ("Limits", [queue.rules.limits for queue in queues]),
-        ("Retries", [_retries(queue.rules) for queue in queues]),
+        ("Retries", [queue.rules.retries for queue in queues]),
     ]
     kept = [(name, cells) for name, cells in columns if name not in OPTIONAL or any(cells)]
     table([name for name, _ in kept], list(zip(*(cells for _, cells in kept), strict=True)), stretch=("Retries",))
-
-
-def _retries(rules: Rules) -> str:
-    given = (("only after", rules.retry_on), ("not after", rules.no_retry_on))
-    parts = [f"{word} {ends}" for word, ends in given if ends]
-    return ", ".join(parts)
 
 
 @queue_command.command("pause")
@@ -94,41 +86,26 @@ def limit(store: Store, name: str, number: str, per: str | None, per_key: bool, 
     queuectl queue limit mail none --per 1m    no rate; the other limits stay
     """
     [name] = _checked(store, [name])
-    rules = store.change_queue(name, **_limit(number, per, per_key))
+    said = store.change_queue(name, **_limit(number, per, per_key))
     if as_json:
-        emit_json(rules.as_json())
+        emit_json(said.as_json())
     else:
-        say(f"Queue {name}: {rules.limits or 'no limits'}.")
+        say(f"Queue {name}: {said.limits or 'no limits'}.")
 
 
 def _limit(number: str, per: str | None, per_key: bool) -> dict[str, object]:
     """The fields of `Rules` that change."""
     if per is not None and per_key:
         raise InvalidInput("--per and --per-key are both given", "set one after the other")
-    most = None if number == "none" else _number(number)
+    if "/" in number:
+        raise InvalidInput(f'"{number[:80]}" is no limit', f"a rate is written {number.replace('/', ' --per ', 1)}")
+    most = rules.limit(number)
     if per_key:
         return {"per_key": most}
     if per is not None:
-        span = _span(per)
+        span = rules.span(per)
         return {"rate": most, "rate_ms": span if most else None}
     return {"at_once": most} if most else {"at_once": None, "per_key": None, "rate": None, "rate_ms": None}
-
-
-def _number(text: str) -> int:
-    most = newjob.number_in(text, MOST)
-    if most is None:
-        hint = "to run nothing: queuectl queue pause" if text == "0" else LIMIT_HELP
-        if "/" in text:
-            hint = f"a rate is written {text.replace('/', ' --per ', 1)}"
-        raise InvalidInput(f'"{text[:80]}" is no limit', hint)
-    return most
-
-
-def _span(text: str) -> int:
-    milliseconds = round(times.parse_duration(text) * 1000)
-    if milliseconds < 1:
-        raise InvalidInput(f'"{text}" is too short for a rate', 'write "1s", "5m" or "1h"')
-    return milliseconds
 
 
 @queue_command.command("set")
@@ -139,16 +116,12 @@ def _span(text: str) -> int:
 def set_rules(store: Store, name: str, retry_on: str | None, no_retry_on: str | None) -> None:
     """Say after which ends of a run the jobs of a queue are tried again, if they do not say it themselves."""
     given = {"retry_on": retry_on, "no_retry_on": no_retry_on}
-    changes = {field: _ends(field, text) for field, text in given.items() if text is not None}
+    changes = {field: rules.ends(field, text) for field, text in given.items() if text is not None}
     if not changes:
         raise InvalidInput("set what?", "give --retry-on or --no-retry-on")
     [name] = _checked(store, [name])
-    rules = store.change_queue(name, **changes)
-    say(f"Queue {name}: retries {_retries(rules) or 'as its jobs say'}.")
-
-
-def _ends(field: str, text: str) -> str | None:
-    return None if text == "none" else " ".join(newjob.ends(field, text.replace(",", " ").split())) or None
+    said = store.change_queue(name, **changes)
+    say(f"Queue {name}: retries {said.retries or 'as its jobs say'}.")
 
 
 def _checked(store: Store, names: tuple[str, ...] | list[str]) -> list[str]:

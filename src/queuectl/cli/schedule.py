@@ -12,23 +12,12 @@ from queuectl.cli.app import json_option, jsonl_option, with_store
 from queuectl.cli.render import BOLD, ago, emit_json, emit_list, note, paint, say, table, visible
 from queuectl.cli.submit import environment, mention_missing_worker
 from queuectl.errors import InvalidInput
-from queuectl.schedule import Firing, Schedule
+from queuectl.schedule import MISSED_WORDS, OVERLAP_WORDS, Firing, Schedule
 from queuectl.store import Store
 from queuectl.zone import local_zone
 
 SHOWN = 5
 QUOTED = "put it in quotes: queuectl schedule add nightly '30 2 * * *' -- ./backup.sh"
-
-OVERLAP = {
-    "skip": "no new job while the last one has not finished",
-    "queue": "a new job, whatever has become of the last one",
-}
-
-MISSED = {
-    "latest": "if no worker ran, only the last firing is made up for",
-    "all": "if no worker ran, all firings are made up for",
-    "skip": "if no worker ran, nothing is made up for",
-}
 
 
 @click.group("schedule")
@@ -179,8 +168,8 @@ def show(store: Store, name: str, as_json: bool) -> None:
         ("When", _when(found)),
         ("Command", visible(str(found.job["command"]))),
         ("Jobs", ", ".join(f"{key} {visible(str(value))}" for key, value in found.job.items() if key != "command")),
-        ("Overlap", f"{found.overlap}: {OVERLAP[found.overlap]}"),
-        ("Missed", f"{found.missed}: {MISSED[found.missed]}"),
+        ("Overlap", f"{found.overlap}: {OVERLAP_WORDS[found.overlap]}"),
+        ("Missed", f"{found.missed}: {MISSED_WORDS[found.missed]}"),
     ):
         say(f"{field + ':':<10}{text}")
     _say_next(found)

@@ -208,5 +208,10 @@ SELECT count(*) FROM (
 """
 
 ACTS = """
-SELECT n, at, who, action, target, detail FROM audit WHERE n < :before ORDER BY n DESC LIMIT :limit
+SELECT n, at, who, action, target, detail FROM audit
+ WHERE n < :before
+   AND (CAST(:who AS TEXT) IS NULL OR who = :who)
+   AND (CAST(:action AS TEXT) IS NULL OR action = :action)
+ ORDER BY n DESC
+ LIMIT :limit
 """

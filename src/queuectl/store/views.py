@@ -333,10 +333,13 @@ class Views:
             ) in rows
         ]  # fmt: skip
 
-    def acts(self, before: int | None = None, limit: int = 100) -> list[Act]:
+    def acts(
+        self, before: int | None = None, limit: int = 100, who: str | None = None, action: str | None = None
+    ) -> list[Act]:
         """Who did what, the latest first; `before` is the number of an act."""
+        params = {"before": before or MOST, "limit": limit, "who": who, "action": action}
         with self._engine.read() as tx:
-            return [Act(*row) for row in tx.rows(ask.ACTS, {"before": before or MOST, "limit": limit})]
+            return [Act(*row) for row in tx.rows(ask.ACTS, params)]
 
     def metrics(self) -> Metrics:
         counts = self.counts()

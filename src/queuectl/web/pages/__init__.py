@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from queuectl.store import Store
 from queuectl.web.access import Role
-from queuectl.web.pages import bulk, jobs, overview
+from queuectl.web.pages import audit, bulk, dead, jobs, overview, queues, schedules, settings, workers
 from queuectl.web.view import Ask, Done, Fields, View
 
 
@@ -31,6 +31,15 @@ PAGES = (
     Page("/jobs", jobs.show),
     Page("/bulk/new", bulk.show_new, Role.OPERATOR),
     Page("/bulk/{id}", bulk.show),
+    Page("/dead", dead.show),
+    Page("/queues", queues.show),
+    Page("/schedules", schedules.show_all),
+    Page("/schedules/new", schedules.show_new, Role.ADMIN),
+    Page("/schedules/{name}", schedules.show_one),
+    Page("/schedules/{name}/edit", schedules.show_edit, Role.ADMIN),
+    Page("/workers", workers.show),
+    Page("/settings", settings.show),
+    Page("/audit", audit.show),
 )
 
 ACTIONS: tuple[Action, ...] = (
@@ -41,4 +50,18 @@ ACTIONS: tuple[Action, ...] = (
     Action("/bulk/new/retry", bulk.start_retry, Role.OPERATOR),
     Action("/bulk/new/delete", bulk.start_delete, Role.ADMIN),
     Action("/bulk/{id}/stop", bulk.stop, Role.OPERATOR),
+    Action("/dead/retry", dead.retry, Role.OPERATOR),
+    Action("/dead/delete", dead.delete, Role.ADMIN),
+    Action("/queues", queues.change, Role.ADMIN),
+    Action("/queues/pause", queues.pause, Role.OPERATOR),
+    Action("/queues/resume", queues.resume, Role.OPERATOR),
+    Action("/schedules/new", schedules.add, Role.ADMIN),
+    Action("/schedules/{name}/edit", schedules.replace, Role.ADMIN),
+    Action("/schedules/{name}/run", schedules.run, Role.ADMIN),
+    Action("/schedules/{name}/pause", schedules.pause, Role.OPERATOR),
+    Action("/schedules/{name}/resume", schedules.resume, Role.OPERATOR),
+    Action("/schedules/{name}/remove", schedules.remove, Role.ADMIN),
+    Action("/workers/stop", workers.stop, Role.OPERATOR),
+    Action("/settings", settings.change, Role.ADMIN),
+    Action("/settings/unset", settings.unset, Role.ADMIN),
 )
