@@ -13,6 +13,11 @@ def test_parents_stand_left_and_children_right() -> None:
     assert columns("me", ["me", "a", "b", "c", "d"], edges) == [["a"], ["b"], ["me"], ["c"], ["d"]]
 
 
+def test_the_longest_way_counts_whichever_comes_first() -> None:
+    edges = [Edge("me", "c"), Edge("c", "d"), Edge("me", "a"), Edge("a", "b"), Edge("b", "d")]
+    assert columns("me", ["me", "a", "b", "c", "d"], edges)[-2:] == [["b"], ["d"]]
+
+
 def test_neighbours_stand_beside_each_other() -> None:
     edges = [Edge("p1", "q2"), Edge("p2", "q1"), Edge("q1", "me"), Edge("q2", "me")]
     left, middle, _ = columns("me", ["me", "q1", "q2", "p1", "p2"], edges)

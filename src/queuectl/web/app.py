@@ -81,9 +81,12 @@ def _action(action: pages.Action) -> Door:
     def do(request: Request) -> Response:
         fields = form(request)
         user = user_of(request)
-        ask = Ask(user, request.path_params, dict(request.query_params))
+        query = dict(request.query_params)
+        ask = Ask(user, request.path_params, query, here=here(request), theme=theme.of(request))
         with desk(request).stores.lend(user.name) as store:
             done = action.do(store, ask, fields)
+        if isinstance(done, View):  # a form with something wrong in it, or not sent off yet
+            return answer(request, done, ask)
         response = RedirectResponse(done.to or local_path(fields.get("back", ["/"])[0]), 303)
         response.set_cookie(
             f"{desk(request).cookie}_said", quote(done.said), max_age=FLASH, httponly=True, samesite="strict"
@@ -162,6 +165,7 @@ def _health(request: Request) -> Response:
 ROUTES: tuple[Door, ...] = (
     *(_page(page) for page in pages.PAGES),
     *(_action(action) for action in pages.ACTIONS),
+    *pages.job.DOORS,
     Door("/live", stream, Role.VIEWER),
     *login.ROUTES,
     *theme.ROUTES,

@@ -98,7 +98,7 @@ def svg(centre: str, states: Mapping[str, str], edges: Sequence[Edge], title: st
         '<svg class="dag" role="img" aria-label="{title}" width="{width}" height="{height}" '
         'viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg"><title>{title}</title>'
         '<defs><marker id="arrow" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
-        '<path class="head" d="M0 0 8 4 0 8Z"/></marker></defs>{edges}{nodes}</svg>'
+        '<path class="tip" d="M0 0 8 4 0 8Z"/></marker></defs>{edges}{nodes}</svg>'
     ).format(
         title=title,
         width=width,

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from queuectl.store import Store
 from queuectl.web.access import Role
-from queuectl.web.pages import overview
-from queuectl.web.view import Ask, View
+from queuectl.web.pages import job, overview
+from queuectl.web.view import Ask, Done, Fields, View
 
 
 class Page(NamedTuple):
@@ -17,21 +17,24 @@ class Page(NamedTuple):
     role: Role = Role.VIEWER
 
 
-class Done(NamedTuple):
-    """What came of an action: a sentence for whoever asked, and where to go now (back, if it is not said)."""
-
-    said: str
-    to: str | None = None
-
-
 class Action(NamedTuple):
-    """What a form asks for with POST; the form's fields come as lists."""
+    """What a form asks for with POST; the form's fields come as lists. If it cannot be done as it was filled in, the
+    form is shown again: then it should be sent to the address of its own page, so that this stays fresh."""
 
     path: str
-    do: Callable[[Store, Ask, dict[str, list[str]]], Done]
+    do: Callable[[Store, Ask, Fields], Done | View]
     role: Role
 
 
-PAGES = (Page("/", overview.show),)
+PAGES = (
+    Page("/", overview.show),
+    Page("/jobs/new", job.new, Role.ADMIN),  # before the jobs: none of them is looked for by this name
+    Page("/jobs/{id}", job.show),
+)
 
-ACTIONS: tuple[Action, ...] = ()
+ACTIONS: tuple[Action, ...] = (
+    Action("/jobs/new", job.create, Role.ADMIN),
+    Action("/jobs/{id}/cancel", job.cancel, Role.OPERATOR),
+    Action("/jobs/{id}/retry", job.retry, Role.OPERATOR),
+    Action("/jobs/{id}/delete", job.delete, Role.ADMIN),
+)
