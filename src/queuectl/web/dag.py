@@ -95,8 +95,8 @@ def svg(centre: str, states: Mapping[str, str], edges: Sequence[Edge], title: st
     where, width, height = places(columns(centre, list(states), edges))
     drawn = [edge for edge in edges if edge.parent in where and edge.child in where]
     return Markup(
-        '<svg class="dag" role="img" aria-label="{title}" width="{width}" height="{height}" '
-        'viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg"><title>{title}</title>'
+        '<svg class="dag" role="group" aria-label="{title}" width="{width}" height="{height}" '
+        'viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">'
         '<defs><marker id="arrow" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
         '<path class="tip" d="M0 0 8 4 0 8Z"/></marker></defs>{edges}{nodes}</svg>'
     ).format(
