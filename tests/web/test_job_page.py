@@ -7,6 +7,7 @@ import functools
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -126,7 +127,10 @@ def test_finding_things_in_a_log(page: Page, cli: Cli) -> None:
     assert log.locator(".line").first.get_attribute("id") == "L17"
     page.get_by_role("link", name="Later lines").click()
     expect(log.locator(".line").first).to_have_attribute("id", "L2017")
-    assert page.get_by_role("link", name="Download").get_attribute("href") == f"/api/v1/jobs/{id}/log?download=1"
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").click()
+    assert download.value.suggested_filename == f"job_{id}.log"
+    assert Path(download.value.path()).read_bytes() == (cli.logs / f"job_{id}.log").read_bytes()
 
 
 def test_nothing_that_a_job_says_acts_on_the_page(page: Page, store: Store, cli: Cli) -> None:

@@ -12,11 +12,11 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from queuectl import explain, newjob, recipe
+from queuectl import newjob, recipe
 from queuectl.errors import Conflict, InvalidInput, NotFound, QueuectlError
 from queuectl.lifecycle import State, signal_label, signal_name
-from queuectl.model import Event, Job, Link, Worker
-from queuectl.states import WAITING
+from queuectl.model import Event, Job, Link
+from queuectl.reasons import reasons_for
 from queuectl.store import Store
 from queuectl.store.views import Views
 from queuectl.web import dag, logview
@@ -33,15 +33,15 @@ MOST_SHOWN = 50  # steps of its life, and runs
 def show(store: Store, ask: Ask) -> View:
     views = store.views
     job = views.job(ask.path["id"])
-    history, workers = views.history(job.id), views.workers()
-    lived = steps(history, None if job.finished else views.clock())
+    history, workers, now = views.history(job.id), views.workers(), views.clock()
+    lived = steps(history, None if job.finished else now)
     runs = runs_of(job, history)
     most = len(history) if "all" in ask.query else MOST_SHOWN
     return View(
         "job.html",
         {
             "job": job,
-            "why": why(store, job, workers),
+            "why": reasons_for(store, job, workers, now),
             "strip": strip(lived[-most:]),
             "steps": lived[-most:],
             "earlier_steps": max(0, len(lived) - most),
@@ -52,20 +52,13 @@ def show(store: Store, ask: Ask) -> View:
             "conditions": dag.WORDS,
             "result": None if job.result is None else json.dumps(job.result, ensure_ascii=False, indent=2),
             "graph": graph_of(views, job),
-            "cli": recipe.command_line(job, store.config(), views.clock()),
+            "cli": recipe.command_line(job, store.config(), now),
             "log_size": 0 if job.log_host else logview.size_of(job.log_path),
             # A live drawing has no use for it, and need not read it.
             "read_log": functools.partial(_log, job, history, ask.query.get("line", "")),
         },
         to=f"/jobs/{job.id}" if ask.path["id"] != job.id else "",
     )
-
-
-def why(store: Store, job: Job, workers: Sequence[Worker]) -> list[str]:
-    """Why it is not running. To be replaced by what the command line calls, once that can be called from here."""
-    waits = store.views.waits(job.id) if job.state == State.BLOCKED else []
-    obstacles = store.views.obstacles(job) if job.state in WAITING else None
-    return explain.explain(job, workers, store.views.ahead_of(job), store.views.clock(), waits, obstacles)
 
 
 # -- its life --------------------------------------------------------------------------------------------
