@@ -15,14 +15,18 @@ _START = re.compile(rb"^--- START (\S+) attempt=", re.MULTILINE)
 
 def transcript(history: Sequence[Event], printed: bytes) -> bytes:
     """All runs in their order; `printed` is the whole log file."""
+    return b"".join(part for _, part in parts(history, printed))
+
+
+def parts(history: Sequence[Event], printed: bytes) -> list[tuple[bool, bytes]]:
+    """The same, part by part: of a run that printed nothing, or as it stands in the file?"""
     silent = dict(_marks(history))
     # A job may print what looks like a mark; only the first of each of its runs is one.
     starts = [match for match in _START.finditer(printed) if silent.pop(match[1].decode("ascii", "replace"), None)]
-    parts = {"": printed[: starts[0].start()] if starts else printed}
+    found = {"": printed[: starts[0].start()] if starts else printed}
     for match, after in zip(starts, [*starts[1:], None], strict=True) if starts else ():
-        parts[match[1].decode()] = printed[match.start() : after.start() if after else None]
-    parts.update(silent)
-    return b"".join(part for _, part in sorted(parts.items()))
+        found[match[1].decode()] = printed[match.start() : after.start() if after else None]
+    return [(moment in silent, part) for moment, part in sorted((found | silent).items())]
 
 
 def _marks(history: Sequence[Event]) -> Iterator[tuple[str, bytes]]:

@@ -166,6 +166,7 @@ def _health(request: Request) -> Response:
 ROUTES: tuple[Door, ...] = (
     *(_page(page) for page in pages.PAGES),
     *(_action(action) for action in pages.ACTIONS),
+    *pages.job.DOORS,
     Door("/live", stream, Role.VIEWER),
     *login.ROUTES,
     *theme.ROUTES,

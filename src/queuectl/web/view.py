@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jinja2
 from markupsafe import Markup
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from queuectl import __version__, times
 from queuectl.web.access import Role, User
@@ -43,6 +43,18 @@ class View:
     template: str
     shows: Mapping[str, Any]
     status: int = 200
+    to: str = ""  # where this page really lies, if that is not where somebody looked
+
+
+class Done(NamedTuple):
+    """What came of an action: a sentence for whoever asked, and where to go now (back, if it is not said)."""
+
+    said: str
+    to: str | None = None
+
+
+Fields = dict[str, list[str]]
+"""What a form sent; a field may be there several times."""
 
 
 class Done(NamedTuple):
@@ -95,7 +107,9 @@ def regions(page: str) -> dict[str, str]:
     return {match[1]: match[2] for match in _REGION.finditer(page)}
 
 
-def answer(request: Request, view: View, ask: Ask) -> HTMLResponse:
+def answer(request: Request, view: View, ask: Ask) -> Response:
+    if view.to:
+        return RedirectResponse(view.to, 303)
     csrf = request.app.state.desk.access.csrf(ask.user) if ask.user.session else ""
     return HTMLResponse(draw(view, ask, csrf, live=False), view.status)
 

@@ -1,0 +1,333 @@
+"""One job: what it is, why it stands where it does, what it printed; and making another one."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from queuectl import newjob, recipe
+from queuectl.errors import Conflict, InvalidInput, NotFound, QueuectlError
+from queuectl.lifecycle import State, signal_label, signal_name
+from queuectl.model import Event, Job, Link
+from queuectl.reasons import reasons_for
+from queuectl.store import Store
+from queuectl.store.views import Views
+from queuectl.web import dag, logview
+from queuectl.web.access import Role
+from queuectl.web.routing import Door, desk, user_of
+from queuectl.web.view import Ask, Done, Fields, View, draw
+
+STEPS = 3  # from the job, in each direction, that its graph reaches
+MOST_NODES = 60
+MOST_LINKS = 1000  # of one job that are read
+MOST_SHOWN = 50  # steps of its life, and runs
+
+
+def show(store: Store, ask: Ask) -> View:
+    views = store.views
+    job = views.job(ask.path["id"])
+    history, workers, now = views.history(job.id), views.workers(), views.clock()
+    lived = steps(history, None if job.finished else now)
+    runs = runs_of(job, history)
+    most = len(history) if "all" in ask.query else MOST_SHOWN
+    return View(
+        "job.html",
+        {
+            "job": job,
+            "why": reasons_for(store, job, workers, now),
+            "strip": strip(lived[-most:]),
+            "steps": lived[-most:],
+            "earlier_steps": max(0, len(lived) - most),
+            "runs": runs[:most],
+            "more_runs": max(0, len(runs) - most),
+            "hosts": {worker.id: worker.host for worker in workers},
+            "signal": None if job.signal is None else signal_name(job.signal),
+            "conditions": dag.WORDS,
+            "result": None if job.result is None else json.dumps(job.result, ensure_ascii=False, indent=2),
+            "graph": graph_of(views, job),
+            "cli": recipe.command_line(job, store.config(), now),
+            "log_size": 0 if job.log_host else logview.size_of(job.log_path),
+            # A live drawing has no use for it, and need not read it.
+            "read_log": functools.partial(_log, job, history, ask.query.get("line", "")),
+        },
+        to=f"/jobs/{job.id}" if ask.path["id"] != job.id else "",
+    )
+
+
+# -- its life --------------------------------------------------------------------------------------------
+
+
+class Step(NamedTuple):
+    """What happened, and how long it then stayed like that."""
+
+    event: Event
+    lasted_ms: int | None
+    goes_on: bool
+
+
+class Run(NamedTuple):
+    number: int
+    started_at: int
+    ended: Event | None
+    worker_id: str | None
+
+    @property
+    def duration_ms(self) -> int | None:
+        if self.ended is None:
+            return None
+        return self.ended.at - self.started_at if self.ended.duration_ms is None else self.ended.duration_ms
+
+    @property
+    def end(self) -> str:
+        """`exit code 1`, `SIGKILL`, or one of the other ways for a run to end."""
+        if self.ended is None:
+            return "running"
+        if self.ended.reason.startswith("timed out"):
+            return "timeout"
+        if self.ended.exit_code is not None:
+            return f"exit code {self.ended.exit_code}"
+        return signal_label(self.ended.signal) if self.ended.signal else self.ended.reason.partition(":")[0]
+
+
+def steps(history: Sequence[Event], now: int | None) -> list[Step]:
+    """`now`: None if it has come to its end, which lasts for ever."""
+    ends = [*(event.at for event in history[1:]), now]
+    return [
+        Step(event, None if end is None else max(0, end - event.at), number == len(history) and now is not None)
+        for number, (event, end) in enumerate(zip(history, ends, strict=True), 1)
+    ]
+
+
+def strip(lived: Sequence[Step]) -> list[tuple[int, int, str]]:
+    """Its life as a strip of length 1000: where each state begins, how long it is, and the state. The shortest can be
+    seen, too."""
+    lasted = [(step.lasted_ms, step.event.state) for step in lived if step.lasted_ms is not None]
+    whole = sum(ms for ms, _ in lasted) or 1
+    sizes = [max(ms / whole, 0.004) for ms, _ in lasted]
+    ends = [round(1000 * end / sum(sizes)) for end in itertools.accumulate(sizes, initial=0)]
+    return [(start, end - start, state) for start, end, (_, state) in zip(ends, ends[1:], lasted, strict=False)]
+
+
+def runs_of(job: Job, history: Sequence[Event]) -> list[Run]:
+    """The newest first."""
+    found: list[Run] = []
+    for event in history:
+        if event.state == State.PROCESSING and event.reason == "started":
+            found.append(Run(event.run, event.at, None, event.worker_id))
+        elif found and found[-1].ended is None and event.run == found[-1].number and event.state != State.PROCESSING:
+            found[-1] = found[-1]._replace(ended=event)
+    return found[::-1]
+
+
+# -- what it waits for, and what waits for it ------------------------------------------------------------
+
+
+class Graph(NamedTuple):
+    drawing: Markup
+    parents: list[Link]
+    children: list[Link]
+    more: int  # jobs that were seen and not drawn
+    at_least: bool  # there may be even more
+
+
+def graph_of(views: Views, job: Job) -> Graph | None:
+    parents, children = views.parents(job.id, MOST_LINKS), views.children(job.id, MOST_LINKS)
+    if not parents and not children:
+        return None
+    states = {job.id: job.state}
+    edges: set[dag.Edge] = set()
+    left_out: set[str] = set()
+    cut = MOST_LINKS in (len(parents), len(children))
+
+    def walk(ask: Callable[[str, int], list[Link]], first: list[Link], up: bool, room: int) -> None:
+        nonlocal cut
+        here = [(job.id, first)]
+        for _ in range(STEPS):
+            found: list[str] = []
+            for id, links in here:
+                for link in links:
+                    if link.id not in states and len(states) >= room:
+                        left_out.add(link.id)
+                        continue
+                    if link.id not in states:
+                        states[link.id] = link.state
+                        found.append(link.id)
+                    edges.add(dag.Edge(*((link.id, id) if up else (id, link.id)), link.condition))
+            here = [(id, ask(id, MOST_NODES + 1)) for id in found]
+            cut = cut or any(len(links) > MOST_NODES for _, links in here)
+
+    walk(views.parents, parents, up=True, room=MOST_NODES // 2)
+    walk(views.children, children, up=False, room=MOST_NODES)
+    title = f"Job {job.id}, the {len(parents)} jobs it waits for and the {len(children)} that wait for it"
+    drawing = dag.svg(job.id, states, sorted(edges), title)
+    return Graph(drawing, parents[:MOST_NODES], children[:MOST_NODES], len(left_out), cut)
+
+
+# -- its log ---------------------------------------------------------------------------------------------
+
+
+def _log(job: Job, history: Sequence[Event], line: str) -> logview.Part:
+    if job.log_host:
+        return logview.of_tails(job)
+    if (number := newjob.number_in(line, 10**9)) is not None:
+        return logview.from_line(job.log_path, number)
+    if job.state == State.PROCESSING:  # the marks of the run that goes on are still to come
+        history = [event for event in history if event.run != job.run]
+    return logview.at_end(job.log_path, history)
+
+
+def more(request: Request) -> Response:
+    """What the log has got since a page was drawn, and where to go on then. Nothing, if nothing came."""
+    with desk(request).stores.lend() as store:
+        job = store.views.job(request.path_params["id"])
+        cursor = logview.Cursor.read(request.query_params.get("at", ""))
+        part = None if job.log_host else logview.after(job.log_path, cursor)
+        anew = part is None
+        if part is None:
+            part = _log(job, store.views.history(job.id), "")
+    headers = {"Log-At": str(part.cursor), "Log-Anew": "1" if anew else ""}
+    if not part.lines and not anew:
+        return Response(status_code=204, headers=headers)
+    text = draw(View("job_lines.html", {"part": part}), Ask(user_of(request)), "", live=True)
+    return HTMLResponse(text, headers=headers)
+
+
+# -- what its buttons do ---------------------------------------------------------------------------------
+
+
+def cancel(store: Store, ask: Ask, fields: Fields) -> Done:
+    id = store.views.resolve(ask.path["id"])
+    state = store.cancel([id])[id]
+    ending = state != State.CANCELLED
+    return _done(f"Job {id} is being ended by its worker." if ending else f"Job {id} cancelled.", id)
+
+
+def retry(store: Store, ask: Ask, fields: Fields) -> Done:
+    id = store.views.resolve(ask.path["id"])
+    store.retry([id])
+    return _done(f"Job {id} will be tried again.", id)
+
+
+def delete(store: Store, ask: Ask, fields: Fields) -> Done:
+    id = store.views.resolve(ask.path["id"])
+    store.delete([id])
+    return _done(f"Job {id} deleted.", None)
+
+
+def _done(said: str, id: str | None) -> Done:
+    return Done(said, f"/jobs/{id}" if id else "/jobs")
+
+
+# -- a new one -------------------------------------------------------------------------------------------
+
+TEXTS = (
+    "command", "id", "queue", "priority", "max_retries", "backoff_base", "timeout_seconds", "run_at", "cwd", "env",
+    "tags", "depends_on", "batch", "max_fails", "key", "key_limit", "retry_on", "no_retry_on", "unique_key",
+    "on_duplicate",
+)  # fmt: skip
+AS_TYPED = ("command", "cwd", "key", "unique_key")
+WHOLE = ("priority", "max_retries", "max_fails", "key_limit")
+
+
+def new(store: Store, ask: Ask) -> View:
+    """The form, empty or with all that another job says."""
+    clone = ask.query.get("clone")
+    if clone is None:
+        return _form({})
+    job = store.views.job(clone)
+    return _form(as_texts(recipe.fields_of(job, store.config(), store.views.clock())), clone=job.id)
+
+
+def _form(texts: dict[str, str], error: QueuectlError | None = None, clone: str = "") -> View:
+    shows = {"texts": dict.fromkeys(TEXTS, "") | texts, "error": error, "clone": clone}
+    return View("new_job.html", shows, error.http_status if error else 200)
+
+
+def create(store: Store, ask: Ask, fields: Fields) -> Done | View:
+    """Store what the form says; if it cannot be, the same form says why."""
+    texts = {name: fields.get(name, [""])[0].replace("\r\n", "\n") for name in TEXTS}
+    there: list[str] = []
+    try:
+        [id] = store.enqueue([newjob.from_fields(from_texts(texts))], skipped=there.append)
+    except (InvalidInput, Conflict, NotFound) as error:
+        return _form(texts, error, fields.get("clone", [""])[0])
+    return _done(f"Skipped: job {id} has that key already." if there else f"Job {id} enqueued.", id)
+
+
+def as_texts(fields: dict[str, Any]) -> dict[str, str]:
+    """The fields of a job as a form shows them; `from_texts` reads them back."""
+    texts = {name: recipe.text(value) for name, value in fields.items() if not isinstance(value, list | dict)}
+    for name in ("tags", "retry_on", "no_retry_on"):
+        texts[name] = " ".join(fields.get(name, ()))
+    texts["depends_on"] = "\n".join(
+        " ".join([link["id"]] + [link["condition"]] * (link["condition"] != "ok"))
+        for link in fields.get("depends_on", ())
+    )
+    env = fields.get("env", {})
+    plain = all(value.isprintable() and value == value.strip() for value in env.values())
+    texts["env"] = "\n".join(f"{name}={value}" for name, value in env.items()) if plain else json.dumps(env)
+    return texts
+
+
+def from_texts(texts: dict[str, str]) -> dict[str, object]:
+    """What was typed, for `newjob.from_fields`, which checks it. What is empty is not said."""
+    fields: dict[str, object] = {
+        name: text if name in AS_TYPED else text.strip() for name, text in texts.items() if text.strip()
+    }
+    for name in (*WHOLE, "backoff_base"):
+        if name in fields:
+            fields[name] = _number(name, str(fields[name]))
+    for name in ("tags", "retry_on", "no_retry_on"):
+        if name in fields:
+            fields[name] = str(fields[name]).replace(",", " ").split()
+    if "depends_on" in fields:
+        fields["depends_on"] = [_dependency(line) for line in _lines(texts["depends_on"])]
+    if "env" in fields:
+        fields["env"] = _env(texts["env"])
+    if texts.get("on_duplicate") == "refuse":
+        del fields["on_duplicate"]  # nothing to say, as long as there is no key
+    return fields
+
+
+def _lines(text: str) -> Iterable[str]:
+    return (line.strip() for line in text.split("\n") if line.strip())
+
+
+def _number(name: str, text: str) -> int | float:
+    try:
+        return int(text) if name in WHOLE else float(text)
+    except ValueError:
+        kind = "a whole number" if name in WHOLE else "a number"
+        raise InvalidInput(f'"{name}" must be {kind}, not "{text[:80]}"', "for example 5") from None
+
+
+def _dependency(line: str) -> dict[str, str]:
+    id, *condition = line.split()
+    if len(condition) > 1:
+        raise InvalidInput(f'"{line[:80]}" names no job', "write its id, and fail or any behind it if you mean that")
+    return {"id": id, **({"condition": condition[0]} if condition else {})}
+
+
+def _env(text: str) -> object:
+    if text.lstrip().startswith("{"):
+        try:
+            return json.loads(text)
+        except ValueError:
+            raise InvalidInput("the environment is not valid JSON", "or write NAME=value, one a line") from None
+    env = {}
+    for line in _lines(text):
+        name, equals, value = line.partition("=")
+        if not equals:
+            raise InvalidInput(f'"{line[:80]}" sets no variable', "write NAME=value, one a line")
+        env[name] = value
+    return env
+
+
+DOORS = (Door("/jobs/{id}/log/more", more, Role.VIEWER),)

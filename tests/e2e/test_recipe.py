@@ -1,0 +1,63 @@
+"""The command that makes the same job again, in a real shell."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from queuectl import newjob, recipe
+from queuectl.store import open_store
+from queuectl.times import now_ms
+from tests.e2e.conftest import Cli, on_sqlite
+
+QUOTES = "echo 'a' \"b\" `c` $HOME \\ é\n<b>!\t-x"
+JOBS: list[dict[str, Any]] = [
+    {"command": "true"},
+    {"command": QUOTES},
+    {"command": "{ echo a; }"},
+    {"command": "-"},
+    {"command": "--help"},
+    {"command": "  spaced  "},
+    {"command": "true", "queue": "mail", "priority": -5, "max_retries": 7, "backoff_base": 1.5, "timeout": 0.00001},
+    {"command": "true", "timeout": 90.25, "retry_on": [1, "SIGKILL", "timeout"], "no_retry_on": [75]},
+    {"command": "true", "timeout": 0, "backoff_base": 3, "cwd": "/tmp/a b'c"},
+    {"command": "true", "env": {"A": "x=y z", "EMPTY": "", "QUOTES": QUOTES}, "tags": ["-x", "a'b", "$(id)"]},
+    {"command": "true", "batch": "b.1", "key": "-k 'ey", "key_limit": 3},
+    {"command": "true", "run_at": "2999-01-01T00:00:00.123Z"},
+    {"command": "true", "depends_on": ["a", {"id": "b", "condition": "fail"}, {"id": "c", "condition": "any"}]},
+]
+OF_ITS_OWN = ("id", "created_at", "updated_at", "log_path")
+
+
+@on_sqlite
+def test_what_is_pasted_makes_the_same_job(q: Cli) -> None:
+    q.ok("config", "set", "job_timeout", "33")
+    q.ok("config", "set", "backoff_base", "3")
+    for id in "abc":
+        q.enqueue("true", id=id, run_at="1h")
+    store = open_store(q.url)
+    for fields in [*JOBS, {"command": "true", "unique_key": "only 'one"}]:
+        job = store.views.job(q.enqueue(**fields))
+        line = recipe.command_line(job, store.config(), now_ms())
+        if job.unique_key:
+            assert q.shell(line).code == 4  # as it should be while the other has not finished
+            q.ok("cancel", job.id)
+        result = q.shell(line.replace("queuectl enqueue ", "queuectl enqueue --json ", 1))
+        assert result.code == 0, (line, result)
+        made = json.loads(result.out)
+        wanted = json.loads(json.dumps(job.as_json()))
+        own = OF_ITS_OWN if "run_at" in fields else (*OF_ITS_OWN, "run_at")
+        assert {name: value for name, value in made.items() if name not in own} == {
+            name: value for name, value in wanted.items() if name not in own
+        }
+        again = newjob.from_fields(recipe.fields_of(job, store.config(), now_ms()))
+        assert (again.command, again.env or {}, again.tags) == (job.command, job.env, job.tags)
+    store.close()
+
+
+@on_sqlite
+def test_the_plain_command_is_short(q: Cli) -> None:
+    store = open_store(q.url)
+    job = store.views.job(q.enqueue("make all", cwd="/srv"))
+    assert recipe.command_line(job, store.config(), now_ms()) == "queuectl enqueue --cwd /srv -- 'make all'"
+    store.close()
