@@ -43,6 +43,7 @@ STORE_PATIENCE = 1.0  # a locked database must not keep the loop from its runs f
 RETRY_STORE_AFTER = 0.25
 FIRE_AGAIN_AFTER = 0.25
 TALLY_EVERY = 1.0  # what was counted of runs is stored this many seconds later: what a kill -9 may lose of it
+TALLY_TRIES = 3
 LEAST_BEAT = 1.0  # seconds between two looks at a worker that has not kept its promise
 PRUNE_EVERY = 60.0
 PRUNES_AT_ONCE = 10
@@ -274,12 +275,16 @@ class Worker:
             self._tally_at = time.monotonic() + TALLY_EVERY
 
     def _store_tally(self) -> None:
-        """The rest of it, on leaving. It is not worth staying for."""
-        try:
-            if self._tally:
+        """The rest of it, on leaving. It is not worth staying for long."""
+        for _ in range(TALLY_TRIES if self._tally else 0):
+            try:
                 self._store.record(self._tally)
-        except StoreUnavailable as error:
-            self._report_trouble(error)
+                return
+            except (StoreReplaced, Outdated, OutcomeUnknown):
+                return
+            except StoreUnavailable as error:
+                self._report_trouble(error)
+                self._ears.listen(RETRY_STORE_AFTER)
 
     def _going_on(self) -> set[tuple[int, int]] | None:
         """What we know to be ours, if the store may think otherwise."""
