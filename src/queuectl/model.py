@@ -78,7 +78,7 @@ class Job:
         for name, value in values.items():
             if name.endswith("_at") and value is not None:
                 values[name] = parse_moment(value, 0)
-        for name in ("tags", "retry_on", "no_retry_on"):
+        for name in ("tags", "retry_on", "no_retry_on", "notify"):
             values[name] = tuple(values[name] or ())
         values["depends_on"] = tuple(
             (link, "ok") if isinstance(link, str) else (link["id"], link["condition"])
