@@ -57,17 +57,6 @@ Fields = dict[str, list[str]]
 """What a form sent; a field may be there several times."""
 
 
-class Done(NamedTuple):
-    """What came of an action: a sentence for whoever asked, and where to go now (back, if it is not said)."""
-
-    said: str
-    to: str | None = None
-
-
-Fields = dict[str, list[str]]
-"""What a form sent; a field may be there several times."""
-
-
 def given(fields: Fields, name: str) -> str:
     """The text of one field, without the space around it and with the line ends of Unix; "" if it is not there."""
     return fields.get(name, [""])[-1].replace("\r\n", "\n").strip()
