@@ -138,7 +138,7 @@ def right_answer(
     if needed is None:
         return {PASSED}
     if role is None:
-        page = not door.path.startswith(("/api/", "/metrics", "/live"))
+        page = door.path == "/api/v1" or not door.path.startswith(("/api/", "/metrics", "/live"))
         return {303} if page and method == "GET" else {401}
     return {PASSED} if role >= needed else {403}
 
@@ -155,9 +155,9 @@ def test_every_cell_of_the_matrix(app: Starlette, access: Access, path: str) -> 
 async def check_cells(
     app: Starlette, everybody: list[tuple[str, dict[str, str], Role | None, bool]], path: str
 ) -> int:
-    here = [door for door in web_app.ROUTES if door.path == path]
+    address = path.replace("{", "").replace("}", "")
+    here = [door for door in web_app.ROUTES if door.path_regex.match(address)]  # a job may be called "cancel"
     methods = {method for door in here for method in door.methods or ()}
-    address = path.replace("{id:path}", "x").replace("{", "").replace("}", "")
     cells = 0
     for method, (host, hosts), (origin, origin_headers) in itertools.product(METHODS, HOSTS.items(), ORIGINS.items()):
         for who, headers, role, may_change in everybody:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import http
 import logging
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
-from starlette.routing import compile_path
+from starlette.routing import Match, compile_path
 
 from queuectl.errors import QueuectlError
 from queuectl.web import api, bulk, login, pages, theme
@@ -130,14 +130,21 @@ def _say(request: Request, error: QueuectlError) -> Response:
 
 
 def _say_http(request: Request, error: HTTPException) -> Response:
-    kinds: Mapping[int, type[QueuectlError]] = {404: UnknownPage, 405: WrongMethod}
-    texts = {404: ("there is nothing here", "see the overview, or /api/v1"), 405: ("not with this method", "")}
-    kind = kinds.get(error.status_code, Malformed)
-    message, hint = texts.get(error.status_code, (error.detail, ""))
-    response = _say(request, kind(message, hint))
-    for name, value in (error.headers or {}).items():
-        response.headers[name] = value
-    return response
+    match error.status_code:
+        case 404:
+            return _say(request, UnknownPage("there is nothing here", "see the overview, or /api/v1"))
+        case 405:
+            allow = ", ".join(sorted(_methods_at(request)))
+            response = _say(request, WrongMethod("not with this method", f"here you can use {allow}"))
+            response.headers["Allow"] = allow
+            return response
+    return _say(request, Malformed(error.detail, ""))
+
+
+def _methods_at(request: Request) -> set[str]:
+    """All that can be asked with at this address: several doors may lead to it."""
+    doors = [door for door in request.app.routes if door.matches(request.scope)[0] is not Match.NONE]
+    return {method for door in doors for method in door.methods}
 
 
 def _say_bug(request: Request, error: Exception) -> Response:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import compile_path
 
 from queuectl import jsontext
 from queuectl.errors import InvalidInput, did_you_mean
@@ -16,11 +14,9 @@ from queuectl.web.api.check import check, from_text
 from queuectl.web.api.openapi import document
 from queuectl.web.api.operation import ROOT, Call, Operation, Reply
 from queuectl.web.api.table import OPERATIONS
-from queuectl.web.refusals import Malformed, WrongKind, WrongMethod, problem
+from queuectl.web.refusals import Malformed, WrongKind
 from queuectl.web.routing import Door, desk, user_of
 from queuectl.web.view import Ask, View, answer
-
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 def _door(operation: Operation) -> Door:
@@ -99,32 +95,8 @@ def _page(request: Request) -> Response:
     return answer(request, View("api.html", shows), ask)
 
 
-# -- the rest --------------------------------------------------------------------------------------------
-
-
-def _other_methods() -> Iterator[Door]:
-    """Behind all others, so that a method that a path does not have is answered with those that it has."""
-    paths = sorted({operation.path for operation in OPERATIONS}, key=lambda path: path.count("{"))
-    for path in paths:
-        fitting = [one.method for one in OPERATIONS if compile_path(one.path)[0].match(path)]  # a job may be "cancel"
-        methods = {*fitting, *(["HEAD"] if "GET" in fitting else [])}
-        yield Door(ROOT + path, _refuse(methods), None, [name for name in METHODS if name not in methods])
-
-
-def _refuse(methods: set[str]) -> Callable[[Request], Response]:
-    allow = ", ".join(sorted(methods))
-
-    def refuse(request: Request) -> Response:
-        response = problem(WrongMethod("not with this method", f"here you can use {allow}"))
-        response.headers["Allow"] = allow
-        return response
-
-    return refuse
-
-
 ROUTES: tuple[Door, ...] = (
     Door(ROOT, _page, Role.VIEWER),
     Door(f"{ROOT}/openapi.json", _openapi, Role.VIEWER),
     *(_door(operation) for operation in OPERATIONS),
-    *_other_methods(),
 )
