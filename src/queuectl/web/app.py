@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Match, compile_path
 
+from queuectl import __version__, prometheus
 from queuectl.errors import QueuectlError
 from queuectl.web import api, bulk, login, pages, theme
 from queuectl.web.access import Access, Hosts, Role, User
@@ -170,11 +171,18 @@ def _health(request: Request) -> Response:
     return PlainTextResponse("ok\n")
 
 
+def _metrics(request: Request) -> Response:
+    with desk(request).stores.lend() as store:
+        snapshot = store.figures.snapshot()
+    return Response(prometheus.text(snapshot, __version__), media_type=prometheus.CONTENT_TYPE)
+
+
 ROUTES: tuple[Door, ...] = (
     *(_page(page) for page in pages.PAGES),
     *(_action(action) for action in pages.ACTIONS),
     *pages.job.DOORS,
     Door("/live", stream, Role.VIEWER),
+    Door("/metrics", _metrics, Role.VIEWER),
     *login.ROUTES,
     *theme.ROUTES,
     *api.ROUTES,

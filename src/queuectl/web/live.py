@@ -78,8 +78,7 @@ class Live:
         topic = self._topics.setdefault((page, user.role), Topic(page, user))
         topic.tabs += 1
         try:
-            if not topic.version:
-                await self._refresh(topic)
+            await self._refresh(topic)  # what others were told may be older than the page that this tab has
             if self._poller is None or self._poller.done():
                 self._poller = asyncio.create_task(self._poll())
             told: dict[str, str] = {}
