@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Sequence
 from typing import Any
 
+from queuectl import logs
 from queuectl.lifecycle import COMPLETED, Settlement, State
 from queuectl.model import Claim, Report
 from queuectl.newjob import NewJob
 from queuectl.store import Store
 from queuectl.tally import MINUTE, Tally
+from queuectl.turns import Turns
 
 NASTY = (
     "<script>document.title='owned'</script>",
@@ -25,7 +28,7 @@ FAILED = Settlement(State.FAILED, "exit code 75: the mail server is busy", True,
 DEAD = Settlement(State.DEAD, "exit code 1: Error: cannot reach db-2.internal:5432", True, exit_code=1)
 
 
-def fill(store: Store) -> None:
+def fill(store: Store, nasty: Sequence[str] = NASTY) -> None:
     """Jobs in every state, queues with rules, schedules, and a worker: this process."""
     host = os.uname().nodename
     store.register(WORKER, os.getpid(), host, os.getpid(), ["default", "mail", "reports", "images"], 4)
@@ -39,7 +42,7 @@ def fill(store: Store) -> None:
         [NewJob(f"python report.py --month 2026-{n:02}", queue="reports", tags=("monthly",)) for n in range(1, 5)],
         DEAD,
     )
-    _run(store, [NewJob("true", tags=("odd",)), *(NewJob(f"echo {text}", batch="nasty") for text in NASTY)], DEAD)
+    _run(store, [NewJob("true", tags=("odd",)), *(NewJob(f"echo {text}", batch="nasty") for text in nasty)], DEAD)
     running = [
         NewJob("pg_dump --format=custom shop > /backup/shop.dump"),
         NewJob("ffmpeg -i talk.mov talk.mp4", queue="images"),
@@ -54,6 +57,41 @@ def fill(store: Store) -> None:
     store.change_queue("mail", at_once=3, rate=10, rate_ms=60_000)
     store.schedules.add("nightly-backup", "0 3 * * *", None, "UTC", {"command": "./backup.sh"})
     store.schedules.add("poll-inbox", None, 300, "UTC", {"command": "./poll.sh", "queue": "mail"})
+
+
+LOG = """\
+\x1b[1mCollecting\x1b[0m 214 pages
+\x1b[32mok\x1b[0m   index.html
+\x1b[32mok\x1b[0m   guide/install.html
+\x1b[33mwarn\x1b[0m guide/faq.html: a link leads to a page that has moved
+\x1b[32mok\x1b[0m   reference/api.html
+\x1b[31mfail\x1b[0m reference/cli.html: template "command.html" is missing
+"""
+
+
+def a_job_with_a_past(store: Store) -> str:
+    """One that has failed once, runs again, has printed in colours, and stands between others; its id."""
+    site = Turns.parse(["site"])
+    store.enqueue(
+        [
+            NewJob("./fetch-content.sh", id="fetch", queue="site"),
+            NewJob("npm ci", id="packages", queue="site"),
+            NewJob("./build-site.sh --strict", id="build-site", queue="site", depends_on=("fetch", "packages")),
+            NewJob("./check-links.sh", id="check-links", queue="site", depends_on=("build-site",)),
+            NewJob("./publish.sh", id="publish", queue="site", depends_on=("build-site", "check-links")),
+        ]
+    )
+    before = store.tick(WORKER, slots=2, turns=site).claims
+    [first] = store.tick(WORKER, [(claim, COMPLETED, Report(duration_ms=2100)) for claim in before], 1, site).claims
+    end = Settlement(State.FAILED, "exit code 1", True, exit_code=1)
+    store.tick(WORKER, [(first, end, Report(duration_ms=61_400, cpu_ms=58_210, max_rss_kb=231_000))])
+    [second] = store.tick(WORKER, slots=1, turns=site).claims
+    store.report(WORKER, [(second, json.dumps({"progress": 71, "message": "reference, 152 of 214"}))])
+    job = store.views.job("build-site")
+    marks = [logs.start_mark(first.started_at, 1, WORKER), LOG.encode(), logs.end_mark(first.started_at, "1", 61_400)]
+    marks += [logs.start_mark(second.started_at, 2, WORKER), *LOG.encode().splitlines(True)[:5]]
+    logs.append(job.log_path, b"".join(marks))
+    return job.id
 
 
 class Earlier(Tally):

@@ -10,14 +10,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 from starlette.routing import compile_path
 
 from queuectl.store import Store
 from queuectl.web.pages import PAGES
 from tests.conftest import DEADLINE
 from tests.web.conftest import Served, login
-from tests.web.sample import an_hour, fill
+from tests.web.sample import a_job_with_a_past, an_hour, fill
 
 AXE = (importlib.resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 PATTERNS = {page.path: compile_path(page.path)[0] for page in PAGES}
@@ -36,7 +36,7 @@ def test_every_page_is_readable_in_light_and_dark_and_fits_a_telephone(
     for theme in ("light", "dark"):
         for size, width in SIZES.items():
             page = _tab(served, chromium, theme, width)
-            for pattern, address in sorted(addresses.items()):
+            for _, address in sorted(addresses.items()):
                 page.goto(address)
                 where = f"{address} ({theme}, {size})"
                 wrong += [f"{where}: {violation}" for violation in _violations(page)]
@@ -44,14 +44,32 @@ def test_every_page_is_readable_in_light_and_dark_and_fits_a_telephone(
                     wrong.append(f"{where}: wider than the screen")
                 if page.locator("h1").count() != 1:
                     wrong.append(f"{where}: has not one h1")
-                if KEEP:
-                    name = pattern.strip("/").replace("/", "-").replace("{", "").replace("}", "") or "overview"
-                    page.screenshot(path=Path(KEEP) / f"{name}-{theme}-{size}.png", full_page=size == "wide")
             page.context.close()
     assert wrong == []
 
 
-@pytest.mark.parametrize("path", ["/login", "/nothing-here"])
+def test_what_readme_and_docs_show_can_be_drawn(
+    served: Served, store: Store, chromium: Browser, tmp_path: Path
+) -> None:
+    fill(store, nasty=())
+    an_hour(store)
+    job = a_job_with_a_past(store)
+    folder = Path(KEEP or tmp_path)
+    for name, address, theme in (
+        ("overview", "/", "light"),
+        ("overview-dark", "/", "dark"),
+        ("jobs", "/jobs", "light"),
+        ("job", f"/jobs/{job}", "dark"),
+    ):
+        page = _tab(served, chromium, theme, SIZES["wide"])
+        page.goto(address)
+        expect(page.get_by_text("Live", exact=True)).to_be_visible()
+        page.screenshot(path=folder / f"{name}.png")
+        page.context.close()
+        assert (folder / f"{name}.png").stat().st_size > 20_000
+
+
+@pytest.mark.parametrize("path", ["/login", "/nothing-here", "/api/v1"])
 def test_so_are_the_login_and_what_is_not_there(served: Served, chromium: Browser, path: str) -> None:
     for theme in ("light", "dark"):
         page = _tab(served, chromium, theme, SIZES["phone"], logged_in=path != "/login")

@@ -157,7 +157,7 @@ def with_store(command: F) -> F:
     @functools.wraps(command)
     def opened(ctx: click.Context, /, db: str | None, **options: Any) -> Any:
         store = open_store(chosen_db(ctx, db))
-        store.actor = _whoever_typed_this()
+        store.actor = whoever_typed_this()
         try:
             return command(store, **options)
         finally:
@@ -166,7 +166,7 @@ def with_store(command: F) -> F:
     return opened  # type: ignore[return-value]
 
 
-def _whoever_typed_this() -> str:
+def whoever_typed_this() -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:  # in a container, users need not have names

@@ -380,7 +380,7 @@ class Store:
         value = setting.parse(text)
         with self.engine.write() as tx:
             tx.run(sql.SET_CONFIG, {"key": setting.name, "value": repr(value)})
-            self.audit(tx, "set", [setting.name], f"{value:g}")
+            self.audit(tx, "set", [setting.name], str(value))
         self.engine.announce()
         return setting.name, value
 
@@ -389,7 +389,7 @@ class Store:
         setting = settings.find(name)
         with self.engine.write() as tx:
             tx.run(sql.UNSET_CONFIG, {"key": setting.name})
-            self.audit(tx, "unset", [setting.name], f"{setting.default:g}")
+            self.audit(tx, "unset", [setting.name], str(setting.default))
         self.engine.announce()
         return setting.name, setting.default
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from queuectl import logs, times
+from queuectl.cli.app import whoever_typed_this
 from queuectl.cli.top.view import LOG_LINES, MOST_ROWS, Order, Page, Pane, Row, Snapshot, Wanted
 from queuectl.errors import NotFound, QueuectlError, StoreReplaced
 from queuectl.model import Job, Worker
@@ -71,6 +72,7 @@ class Reader(threading.Thread):
     def _opened(self) -> Store:
         if self._store is None:
             self._store = open_store(self._url, patience=PATIENCE)
+            self._store.actor = whoever_typed_this()
             self._ahead = self._store.views.clock() - times.now_ms()
         self._store.engine.check_place()  # else we would go on with a file that somebody has moved away
         return self._store
