@@ -98,6 +98,7 @@ def test_all_that_match_can_be_walked_through_in_pieces(store: Store) -> None:
     assert seen == ids[::-1]
 
 
-def test_a_cursor_that_makes_no_sense_is_refused(store: Store) -> None:
+@pytest.mark.parametrize("cursor", [-1, 2**63, 10**30])
+def test_a_cursor_that_makes_no_sense_is_refused(store: Store, cursor: int) -> None:
     with pytest.raises(InvalidInput):
-        store.views.listing.page(Filter(), before=-1)
+        store.views.listing.page(Filter(), before=cursor)

@@ -8,7 +8,8 @@ import time
 import pytest
 
 from queuectl.web import access
-from queuectl.web.access import Access, Hosts, Role, Token, User
+from queuectl.web.access import Access, Role, Token, User
+from queuectl.web.hosts import Hosts
 
 ANN = Token("ann", Role.OPERATOR, "a" * 16)
 
@@ -67,4 +68,12 @@ def test_the_code_of_a_link_works_once() -> None:
     assert entry.redeem("x") is None
     assert entry.redeem("é") is None
     assert entry.redeem(code) == User("ann", Role.OPERATOR)
+    assert entry.redeem(code) is None
+
+
+def test_the_code_of_a_link_is_good_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = Access([ANN], b"key")
+    code = entry.login_code()
+    later = time.monotonic() + access.LINK_SECONDS + 1
+    monkeypatch.setattr(time, "monotonic", lambda: later)
     assert entry.redeem(code) is None

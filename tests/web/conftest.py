@@ -56,8 +56,8 @@ class Served:
             line = self.process.stdout.readline()
             assert line, f"serve ended: {self.printed}"
             self.printed += line
-        [self.link] = re.findall(r"http://\S+/login\?code=\S+", self.printed)
-        self.url = self.link.partition("/login")[0]
+        self.link = next(iter(re.findall(r"http://\S+/login\?code=\S+", self.printed)), "")
+        self.url = re.findall(r"http://[^\s/]+", self.printed)[0]
         self.port = int(self.url.rpartition(":")[2])
 
     def http(self, role: str | None = "admin", **headers: str) -> httpx.Client:

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,9 +17,11 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 
+from queuectl.store import Store
 from queuectl.web import app as web_app
-from queuectl.web.access import Access, Hosts, Role, Token, User
+from queuectl.web.access import Access, Role, Token, User
 from queuectl.web.guard import SAFE
+from queuectl.web.hosts import Hosts
 from queuectl.web.routing import Door
 from queuectl.web.stores import Stores
 from tests.web.conftest import Served
@@ -200,7 +204,8 @@ def test_a_session_has_a_cookie_that_scripts_and_other_sites_cannot_use(served: 
 
 
 @pytest.mark.parametrize(
-    "next", ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", "x", "/\n/evil"]
+    "next",
+    ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", "x", "/\n/evil", "//["],
 )
 def test_a_login_leads_nowhere_else(served: Served, next: str) -> None:
     with httpx.Client(base_url=served.url) as browser:
@@ -217,6 +222,42 @@ def test_every_answer_forbids_what_pages_should_not_do(served: Served) -> None:
             assert headers["x-content-type-options"] == "nosniff"
             assert headers["x-frame-options"] == "DENY"
             assert "server" not in headers
+
+
+def test_a_form_that_was_cut_off_does_nothing(served: Served, store: Store) -> None:
+    """Whatever arrived before the line was cut may look like all of it."""
+    head = (
+        f"POST /queues/pause HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nContent-Length: 100\r\n"
+        f"Content-Type: application/x-www-form-urlencoded\r\n"
+        f"Authorization: Bearer {served.tokens['admin']}\r\n\r\nname=mail"
+    )
+    with socket.create_connection(("127.0.0.1", served.port)) as line:
+        line.sendall(head.encode())
+        line.shutdown(socket.SHUT_WR)
+        assert b" 303 " not in line.recv(65536)
+    with served.http() as program:
+        assert program.get("/health").status_code == 200
+    assert [queue.rules.paused for queue in store.views.queues() if queue.name == "mail"] == []
+
+
+def test_a_bug_is_answered_with_all_headers(access: Access, app: Starlette, tmp_path: Path) -> None:
+    async def behind(request: Request) -> Response:
+        raise ZeroDivisionError
+
+    stores = Stores(str(tmp_path / "queue.db"))
+    broken = web_app.make_app(stores, access, Hosts("127.0.0.1", PORT), PORT, "", [Door("/api/x", behind, None)])
+    transport = httpx.ASGITransport(broken)
+
+    async def ask_it() -> httpx.Response:
+        async with httpx.AsyncClient(transport=transport, base_url=f"http://{OUR_HOST}") as client:
+            return await client.get("/api/x")
+
+    with ThreadPoolExecutor(1) as thread:
+        answer = thread.submit(asyncio.run, ask_it()).result()
+    stores.close()
+    assert answer.status_code == 500
+    assert answer.json()["detail"] == "this is a bug in queuectl"
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
 
 
 def test_bodies_are_bounded(served: Served) -> None:

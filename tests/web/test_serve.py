@@ -35,6 +35,20 @@ def test_its_own_token_is_kept_where_only_the_owner_reads(cli: Cli) -> None:
         assert token not in served.printed
 
 
+def test_a_link_is_not_left_in_the_journal_of_a_service(served: Served) -> None:
+    assert "code=" not in served.printed
+
+
+@pytest.mark.parametrize("name", ["serve.token", "serve.key"])
+def test_a_secret_that_was_never_written_lets_nobody_in(cli: Cli, name: str) -> None:
+    folder = cli.db.with_name("queue.db.run")
+    folder.mkdir(mode=0o700)
+    (folder / name).touch(mode=0o600)
+    result = cli("serve", "--port", "0")
+    assert result.code == 2
+    assert "no secret" in result.err
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
 def test_an_address_that_others_can_reach_needs_a_token(cli: Cli, host: str) -> None:
     result = cli("serve", "--host", host, "--port", "0")

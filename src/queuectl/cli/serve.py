@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from queuectl import times
 from queuectl.cli.app import chosen_db
 from queuectl.cli.render import BOLD, paint, say, visible
 from queuectl.errors import InvalidInput
@@ -42,7 +43,7 @@ def serve_command(
     the link it prints, or brings a token. Any other address needs tokens of your own: see --token-file.
     """
     try:
-        from queuectl.web import access, server
+        from queuectl.web import access, hosts, server, tokens
         from queuectl.web.app import make_app
         from queuectl.web.stores import Stores
     except ModuleNotFoundError as error:
@@ -53,26 +54,27 @@ def serve_command(
             f"{sys.executable} -m pip install starlette uvicorn jinja2",
         ) from None
 
-    tokens = access.given_tokens(token_file)
-    if not tokens and not access.is_loopback(host):
+    known, where = tokens.given_tokens(token_file), "It is the one you gave."
+    own = not known
+    if own and not hosts.is_loopback(host):
         raise InvalidInput(
             f"on {host} others can reach it, and there is no token",
             "give --token-file FILE or set QUEUECTL_TOKEN: openssl rand -hex 32",
         )
     stores = Stores(chosen_db(ctx, db))
-    where = f"It is in {token_file}." if token_file else "It is what QUEUECTL_TOKEN was at the start of the server."
-    if not tokens:
-        tokens = [access.own_token(stores.run_dir)]
-        where = f"It is in {access.own_token_file(stores.run_dir)}, which only you can read."
-    entry = access.Access(tokens, access.signing_key(stores.run_dir))
+    if own:
+        token, file = tokens.own_token(stores.run_dir)
+        known, where = [token], f"It is in {file}, which only you can read."
+    entry = access.Access(known, tokens.signing_key(stores.run_dir))
     listening = server.listen(host, port)
     port = listening.getsockname()[1]
-    shown = f"[{host}]" if ":" in host else host
-    app = make_app(stores, entry, access.Hosts(host, port, allow_host), port, where)
-    link = f"http://{shown}:{port}/login?code={entry.login_code()}"
-    say(f"Serving {visible(stores.name)} on {paint(f'http://{shown}:{port}', BOLD)}")
-    say(f"Log in, once, with this link: {link}")
-    say(f"Or with a token, also for programs. {visible(where)}")
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    app = make_app(stores, entry, hosts.Hosts(host, port, allow_host), port, where)
+    say(f"Serving {visible(stores.name)} on {paint(address, BOLD)}")
+    if own or open_browser or sys.stdout.isatty():  # not into the journal of a service, for others to find
+        link = f"{address}/login?code={entry.login_code()}"
+        say(f"Log in with this link, once and within {times.span(access.LINK_SECONDS)}: {link}")
+    say(f"Or with a token, also for programs. {visible(where)}" if own else "Log in with your token.")
     say("Ctrl-C ends it; the queue goes on.")
     sys.stdout.flush()
     if open_browser:

@@ -86,7 +86,7 @@ class Listing:
         params = _params(wanted, tx.now) | {"limit": limit}
         way = _way(wanted)
         high, width = NEWEST if before is None else before, FIRST_LOOK
-        if high < 0:
+        if not 0 <= high <= NEWEST:
             raise InvalidInput("this cursor is none of ours", "begin with the first page")
         while True:
             [(low, n)] = tx.rows(ask.LOOK[way], {**params, "before": high, "window": width})

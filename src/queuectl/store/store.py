@@ -94,7 +94,8 @@ class Store:
                     if submission:
                         final = [there.get(index, id) for index, id in enumerate(ids)]
                         tx.run(sql.ANSWER_SUBMISSION, {"key": submission[0], "ids": " ".join(final)})
-                    self.audit(tx, "enqueue", ids)
+                    if self.actor:
+                        self.audit(tx, "enqueue", [id for index, id in enumerate(ids) if index not in there])
             except Duplicate:
                 with self.engine.read() as tx:
                     intake.refuse_taken(tx, jobs)  # else a drawn id met an old one: again

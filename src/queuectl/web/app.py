@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import http
-import logging
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -19,16 +19,16 @@ from starlette.routing import Match, compile_path
 from queuectl import __version__, prometheus
 from queuectl.errors import QueuectlError
 from queuectl.web import api, bulk, login, pages, theme
-from queuectl.web.access import Access, Hosts, Role, User
+from queuectl.web.access import Access, Role, User
 from queuectl.web.desk import Desk
 from queuectl.web.guard import Guard
+from queuectl.web.hosts import Hosts
 from queuectl.web.live import Live, stream
 from queuectl.web.refusals import Malformed, Unauthorized, UnknownPage, WrongMethod, problem
 from queuectl.web.routing import Door, admit, desk, form, here, local_path, user_of, wants_page
 from queuectl.web.stores import Stores
 from queuectl.web.view import FOLDER, Ask, View, answer, draw, regions
 
-log = logging.getLogger("queuectl.web")
 FLASH = 10  # seconds that what was said about an action waits for the next page
 
 
@@ -47,13 +47,13 @@ def make_app(
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
         live.close()
-        bulk.WORKS.stop()
+        await asyncio.to_thread(bulk.WORKS.stop)
         stores.close()
 
     app = Starlette(
         routes=list(ROUTES if routes is None else routes),
         middleware=[Middleware(Guard, access=access, hosts=hosts, cookie=cookie, refuse=_say)],
-        exception_handlers={QueuectlError: _say, HTTPException: _say_http, Exception: _say_bug},  # type: ignore[dict-item]
+        exception_handlers={QueuectlError: _say, HTTPException: _say_http},  # type: ignore[dict-item]
         lifespan=lifespan,
     )
     app.state.desk = Desk(stores, access, live, cookie, where_is_the_token)
@@ -100,9 +100,11 @@ def _action(action: pages.Action) -> Door:
 
 def draw_live(stores: Stores, address: str, user: User) -> dict[str, str]:
     """The live regions of the page at this address."""
+    if local_path(address) != address:
+        raise UnknownPage("there is no such page", "go back to the overview")
     parts = urlsplit(address)
     for pattern, page in _PATTERNS:
-        if (match := pattern.match(parts.path)) and not parts.netloc:
+        if match := pattern.match(parts.path):
             admit(user, page.role)
             query = dict(parse_qsl(parts.query, keep_blank_values=True))
             ask = Ask(user, match.groupdict(), query, here=address)
@@ -148,11 +150,6 @@ def _methods_at(request: Request) -> set[str]:
     return {method for door in doors for method in door.methods}
 
 
-def _say_bug(request: Request, error: Exception) -> Response:
-    log.error("bug path=%s", request.url.path, exc_info=error)
-    return _say(request, QueuectlError("this is a bug in queuectl", "the server's log says more; please report it"))
-
-
 # -- the rest --------------------------------------------------------------------------------------------
 
 
@@ -166,8 +163,11 @@ def _static(request: Request) -> Response:
 
 def _health(request: Request) -> Response:
     """For load balancers and Docker: does the server answer, and does the queue?"""
-    with desk(request).stores.lend() as store:
-        store.views.clock()
+    try:
+        with desk(request).stores.lend() as store:
+            store.views.clock()
+    except QueuectlError:  # strangers need not know where it lies
+        return PlainTextResponse("the queue does not answer\n", 503)
     return PlainTextResponse("ok\n")
 
 

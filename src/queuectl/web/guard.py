@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 from collections.abc import Callable
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
@@ -14,13 +15,16 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from queuectl.errors import QueuectlError
-from queuectl.web.access import Access, Hosts, User
+from queuectl.web.access import Access, User
+from queuectl.web.hosts import Hosts
 from queuectl.web.refusals import Forbidden, Malformed, Misdirected, TooLarge, TooSlow
 
+log = logging.getLogger("queuectl.web")
 LARGEST_BODY = 1 << 20
 LARGEST_LOGIN = 4096
 BODY_WITHIN = 10.0  # seconds
 BODIES_AT_ONCE = 32
+LOGINS_AT_ONCE = 8
 SAFE = ("GET", "HEAD", "OPTIONS")
 
 HEADERS = {
@@ -55,14 +59,19 @@ class Guard:
         self._hosts = hosts
         self._cookie = cookie
         self._bodies = asyncio.Semaphore(BODIES_AT_ONCE)
+        self._logins = asyncio.Semaphore(LOGINS_AT_ONCE)  # strangers keep only strangers waiting
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
 
+        answering = False
+
         async def send_with_headers(message: Message) -> None:
+            nonlocal answering
             if message["type"] == "http.response.start":
+                answering = True
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
@@ -80,7 +89,13 @@ class Guard:
         except QueuectlError as refused:
             await self._refuse(Request(scope), refused)(scope, receive, send_with_headers)
             return
-        await self._app(scope, receive, send_with_headers)
+        try:
+            await self._app(scope, receive, send_with_headers)
+        except Exception:
+            log.exception("bug method=%s path=%s", scope["method"], scope["path"])
+            if not answering:
+                bug = QueuectlError("this is a bug in queuectl", "the server's log says more; please report it")
+                await self._refuse(Request(scope), bug)(scope, receive, send_with_headers)
 
     def _admitted(self, scope: Scope) -> User | None:
         headers = Headers(scope=scope)
@@ -120,9 +135,11 @@ class Guard:
             raise too_large
         body = b""
         try:
-            async with asyncio.timeout(BODY_WITHIN), self._bodies:
+            async with asyncio.timeout(BODY_WITHIN), self._bodies if user else self._logins:
                 while True:
                     message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Malformed("the request was cut off", "send it again")
                     body += bytes(message.get("body", b""))
                     if len(body) > most:
                         raise too_large

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from queuectl.web.access import Role, User
 from queuectl.web.routing import desk, user_of
 from queuectl.web.stores import Stores
 
+log = logging.getLogger("queuectl.web")
 SHORTEST_PAUSE = 1.0  # seconds between two updates
 LOOK_ANYWAY = 10.0
 SHARE = 0.03  # of one processor: the more there is to draw, the longer the pauses
@@ -104,19 +106,23 @@ class Live:
                 self._topics.pop((page, user.role), None)
 
     async def _poll(self) -> None:
-        while self._topics and not self._closed.is_set():
-            began = time.thread_time()
-            spent = 0.0
-            try:
-                if await asyncio.to_thread(self._changed):
-                    for topic in list(self._topics.values()):
-                        spent += await self._refresh(topic)
-            except QueuectlError as error:
-                for topic in self._topics.values():
-                    topic.tell({}, error.message)
-            spent += time.thread_time() - began
-            await self.rest(max(SHORTEST_PAUSE, spent / SHARE))
-        self._forget_watch()
+        try:
+            while self._topics and not self._closed.is_set():
+                await self.rest(max(SHORTEST_PAUSE, await self._look() / SHARE))
+        finally:
+            await asyncio.to_thread(self._forget_watch)
+
+    async def _look(self) -> float:
+        """Draw what is open, if anything has changed; the processor time that took."""
+        try:
+            if not await asyncio.to_thread(self._changed):
+                return 0.0
+        except Exception as error:
+            told = error.message if isinstance(error, QueuectlError) else _bug("looking")
+            for topic in self._topics.values():
+                topic.tell({}, told)
+            return 0.0
+        return sum([await self._refresh(topic) for topic in list(self._topics.values())])
 
     async def rest(self, seconds: float) -> bool:
         """Wait so long; True, and at once, if the server is about to end."""
@@ -153,11 +159,18 @@ class Live:
                 regions, trouble = self._draw(self._stores, topic.page, topic.user), None
             except QueuectlError as error:
                 regions, trouble = {}, error.message
+            except Exception:  # one page that cannot be drawn must not keep the others from being
+                regions, trouble = {}, _bug(topic.page)
             return regions, trouble, time.thread_time() - began
 
         regions, trouble, spent = await asyncio.to_thread(drawn)
         topic.tell(regions, trouble)
         return spent
+
+
+def _bug(where: str) -> str:
+    log.exception("bug live page=%s", where)
+    return "this is a bug in queuectl; the server's log says more"
 
 
 def _event(name: str, data: object) -> str:

@@ -19,7 +19,7 @@ WRONG_LINK = "This link has been used, or was printed by an earlier start. Use t
 def show(request: Request) -> Response:
     """The form; or, with the code of the printed link, straight in."""
     code = request.query_params.get("code")
-    if code is None:
+    if code is None or request.method != "GET":
         return _form(request, "")
     user = desk(request).access.redeem(code)
     return _enter(request, user, "/") if user else _form(request, WRONG_LINK, 401)
@@ -53,7 +53,7 @@ def _enter(request: Request, user: User, to: str) -> Response:
         max_age=SESSION_SECONDS,
         httponly=True,
         samesite="strict",
-        secure=request.url.scheme == "https",
+        secure=request.headers.get("origin", "").startswith("https:"),  # a proxy speaks TLS for us
     )
     return response
 

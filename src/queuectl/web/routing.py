@@ -12,10 +12,12 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from queuectl.web.access import Role, User
-from queuectl.web.refusals import Forbidden, Unauthorized
+from queuectl.web.refusals import Forbidden, Malformed, Unauthorized
 
 if TYPE_CHECKING:
     from queuectl.web.desk import Desk
+
+MOST_FIELDS = 10_000
 
 
 class Door(Route):
@@ -62,12 +64,19 @@ def user_of(request: Request) -> User:
 
 def form(request: Request) -> dict[str, list[str]]:
     """The fields of a form that was sent; the same one may be there several times."""
-    return parse_qs(request.state.body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=10_000)
+    text = request.state.body.decode("utf-8", "replace")
+    try:
+        return parse_qs(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except ValueError:
+        raise Malformed(f"the form has more than {MOST_FIELDS:,} fields", "send fewer") from None
 
 
 def local_path(text: str) -> str:
     """A path of this server, or its front page: nobody is sent to another site."""
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return "/"
     safe = not parts.scheme and not parts.netloc and text.startswith("/") and not text.startswith("//")
     return text if safe and "\\" not in text and text.isprintable() else "/"
 
