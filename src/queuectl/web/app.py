@@ -85,6 +85,9 @@ def _action(action: pages.Action) -> Door:
         user = user_of(request)
         query = dict(request.query_params)
         ask = Ask(user, request.path_params, query, here=here(request), theme=theme.of(request))
+        if action.asks and "sure" not in fields:
+            again = [(name, value) for name, values in fields.items() for value in values if name != "csrf"]
+            return answer(request, View("sure.html", {"question": action.asks, "again": again}), ask)
         with desk(request).stores.lend(user.name) as store:
             done = action.do(store, ask, fields)
         if isinstance(done, View):  # a form with something wrong in it, or not sent off yet
@@ -124,7 +127,7 @@ def _say(request: Request, error: QueuectlError) -> Response:
     """To a program as a problem, to a person as a page."""
     if not wants_page(request):
         return problem(error)
-    if isinstance(error, Unauthorized) and request.method == "GET":
+    if isinstance(error, Unauthorized) and request.method in ("GET", "HEAD"):
         return login.ask_for_it(request)
     title = http.HTTPStatus(error.http_status).phrase
     ask = Ask(getattr(request.state, "user", None) or login.NOBODY, theme=theme.of(request))
