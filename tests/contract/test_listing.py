@@ -98,6 +98,21 @@ def test_all_that_match_can_be_walked_through_in_pieces(store: Store) -> None:
     assert seen == ids[::-1]
 
 
+def test_a_page_of_large_jobs_is_shorter_and_nothing_is_left_out(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "LARGEST_PAGE", 1000)
+    monkeypatch.setattr(listing, "READ_AT_ONCE", 2)
+    ids = [enqueue(store, "x" * 400, id=f"j{n}") for n in range(10)]
+    page = store.views.listing.page(Filter(), limit=500)
+    assert len(page.jobs) == 4
+    seen = [job.id for job in page.jobs]
+    while page.next is not None:
+        page = store.views.listing.page(Filter(), page.next, limit=500)
+        seen += [job.id for job in page.jobs]
+    assert seen == ids[::-1]
+
+
 @pytest.mark.parametrize("cursor", [-1, 2**63, 10**30])
 def test_a_cursor_that_makes_no_sense_is_refused(store: Store, cursor: int) -> None:
     with pytest.raises(InvalidInput):

@@ -19,9 +19,14 @@ def test_on_this_machine_alone_its_own_names_will_do(said: str) -> None:
     assert said in Hosts("127.0.0.1", 80, ["q.it"])
 
 
-@pytest.mark.parametrize("said", ["127.0.0.1", "127.0.0.1:81", "evil:80", "10.0.0.1:80", "localhost.evil:80", ""])
+@pytest.mark.parametrize("said", ["127.0.0.1:81", "evil:80", "10.0.0.1:80", "localhost.evil:80", ""])
 def test_on_this_machine_alone_nothing_else_does(said: str) -> None:
     assert said not in Hosts("127.0.0.1", 80, ["q.it"])
+
+
+def test_browsers_leave_out_port_80() -> None:
+    assert "localhost" in Hosts("127.0.0.1", 80)
+    assert "localhost" not in Hosts("127.0.0.1", 81)
 
 
 def test_on_a_network_any_address_will_do_but_only_our_own_names() -> None:

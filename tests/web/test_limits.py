@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
+import apsw
 import httpx
 import pytest
 
@@ -83,6 +86,44 @@ def test_a_slow_body_is_given_up(served: Served) -> None:
     )
     with connect(served, head.encode()) as connection:
         assert b" 408 " in eventually(lambda: connection.recv(65536))
+
+
+def test_those_who_take_nothing_of_their_answer_are_cut_off(served: Served, cli: Cli) -> None:
+    log = cli.logs / "job_big.log"
+    cli.ok("enqueue", "--id", "big", "true")
+    log.parent.mkdir(exist_ok=True)
+    log.write_bytes(b"x" * 50_000_000)
+    said = (
+        f"GET /api/v1/jobs/big/log?raw=1 HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\n"
+        f"Authorization: Bearer {served.tokens['viewer']}\r\n\r\n"
+    )
+    with connect(served, said.encode()) as connection:
+        port = connection.getsockname()[1]
+        eventually(lambda: port not in _peers(served), "it was cut off without having read a byte")
+
+
+def _peers(served: Served) -> set[int]:
+    """The ports of those who are connected to the server."""
+    with open("/proc/net/tcp") as table:
+        rows = [line.split() for line in list(table)[1:]]
+    here = f":{served.port:04X}"
+    return {int(row[2].partition(":")[2], 16) for row in rows if row[1].endswith(here) and row[3] == "01"}
+
+
+def test_locked_writes_do_not_keep_readers_waiting(served: Served, cli: Cli) -> None:
+    with closing(apsw.Connection(str(cli.db))) as db, ThreadPoolExecutor(40) as threads:
+        db.execute("BEGIN IMMEDIATE")
+
+        def change(_: int) -> int:
+            with served.http() as program:
+                return program.post("/api/v1/jobs", json={"command": "true"}).status_code
+
+        changes = [threads.submit(change, n) for n in range(40)]
+        with served.http() as program:
+            eventually(lambda: sum(one.done() for one in changes) == 0 and program.get("/health").status_code == 200)
+        assert {one.result() for one in changes} == {503}
+        db.execute("ROLLBACK")
+        assert change(0) == 201
 
 
 def test_headers_are_bounded(served: Served) -> None:

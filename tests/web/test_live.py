@@ -67,6 +67,21 @@ def test_trouble_is_told_and_so_is_its_end(served: Served, store: Store, cli: Cl
         assert next(news)[0] == "regions"
 
 
+def test_a_queue_that_was_moved_away_is_not_made_anew(served: Served, store: Store, cli: Cli) -> None:
+    enqueue(store, id="kept")
+    store.close()
+    away = cli.db.with_name("away.db")
+    cli.db.rename(away)
+    with served.http() as program:
+        for _ in range(3):
+            assert program.get("/api/v1/stats").status_code == 503
+            assert program.post("/api/v1/jobs", json={"command": "true"}).status_code == 503
+            assert program.get("/health").status_code == 503
+        assert not cli.db.exists()
+        away.rename(cli.db)
+        assert program.get("/api/v1/jobs/kept").status_code == 200
+
+
 def test_nothing_is_read_while_nobody_looks(served: Served) -> None:
     with served.session() as browser:
         with browser.stream("GET", "/live", params={"page": "/"}) as stream:

@@ -20,6 +20,8 @@ NEWEST = 2**62
 FIRST_LOOK = 1_000  # jobs; the next one goes further
 WIDEST_LOOK = 32_000
 BUDGET = 0.1  # seconds
+READ_AT_ONCE = 50
+LARGEST_PAGE = 8_000_000  # characters, or hardly more: a command may have a million
 
 
 class Page(NamedTuple):
@@ -41,9 +43,19 @@ class Listing:
         self._engine = views.engine
 
     def page(self, wanted: Filter, before: int | None = None, limit: int = 50, budget: float = BUDGET) -> Page:
-        """Up to `limit` jobs that come after the cursor `before`."""
+        """Up to `limit` jobs that come after the cursor `before`; fewer if they are large."""
+        jobs: list[Job] = []
+        size, deadline = 0, time.monotonic() + budget
+        while True:
+            part = self._page(wanted, before, min(limit - len(jobs), READ_AT_ONCE), deadline)
+            jobs += part.jobs
+            size += sum(map(_size, part.jobs))
+            before = part.next
+            if before is None or len(jobs) >= limit or size > LARGEST_PAGE or not part.seen_all:
+                return Page(jobs, before, part.seen_all)
+
+    def _page(self, wanted: Filter, before: int | None, limit: int, deadline: float) -> Page:
         found: list[Row] = []
-        deadline = time.monotonic() + budget
         with self._engine.read() as tx:
             low: int | None = None
             for rows, reached in self._looks(tx, wanted, before, limit + 1, ask.FITTING):
@@ -98,6 +110,10 @@ class Listing:
             if n < width:
                 return
             high, width = low, min(width * 4, WIDEST_LOOK)
+
+
+def _size(job: Job) -> int:
+    return len(job.command) + len(job.stdout or "") + len(job.stderr or "")
 
 
 def _way(wanted: Filter) -> str:

@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS = 10.0
 
 
-def open_store(url: str | None = None, durable: bool = True, patience: float = PATIENCE_SECONDS) -> Store:
+def open_store(
+    url: str | None = None, durable: bool = True, patience: float = PATIENCE_SECONDS, create: bool = True
+) -> Store:
     """The queue at this address: `--db`, else QUEUECTL_DB, else the user's own.
 
-    `patience` is how long a locked database is waited for.
+    `patience` is how long a locked database is waited for. Without `create` a file that is gone is not made anew.
     """
     address = url if url is not None else os.environ.get("QUEUECTL_DB") or default_path()
-    return Store(_engine(address, durable, patience))
+    return Store(_engine(address, durable, patience, create))
 
 
 def is_shared(url: str) -> bool:
@@ -51,7 +53,7 @@ def data_folder() -> str:
     return os.path.join(data, "queuectl")
 
 
-def _engine(url: str, durable: bool, patience: float) -> Engine:
+def _engine(url: str, durable: bool, patience: float, create: bool) -> Engine:
     scheme, separator, rest = url.partition("://")
     if is_shared(url):
         newjob.text("--db", url)
@@ -71,7 +73,7 @@ def _engine(url: str, durable: bool, patience: float) -> Engine:
     newjob.text("--db", path)
     if not path or path.endswith("/"):
         raise InvalidInput(f'"{url}" names no file', "give a path, for example --db ./queue.db")
-    return SqliteEngine(os.path.expanduser(path), durable=durable, patience=patience)
+    return SqliteEngine(os.path.expanduser(path), durable=durable, patience=patience, create=create)
 
 
 def _postgres(url: str, patience: float) -> Engine:

@@ -56,6 +56,7 @@ class SqliteEngine:
         clock: Callable[[], int] = now_ms,
         durable: bool = True,
         patience: float = 10.0,
+        create: bool = True,
     ) -> None:
         self.path = path
         self._clock = clock
@@ -71,8 +72,9 @@ class SqliteEngine:
             self.log_dir = os.path.abspath(os.environ.get("QUEUECTL_LOG_DIR") or os.path.join(folder, "logs"))
             self.run_dir = self.path + ".run"
             self._log_path = self.path + "-wal"
-            private.make_folder(folder)
-            self._make_file()
+            if create:
+                private.make_folder(folder)
+                self._make_file()
             self.identity = self._found()
             self._db = apsw.Connection(self.path)
             self._db.set_busy_timeout(round(patience * 1000))

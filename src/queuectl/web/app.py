@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
+import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -29,6 +30,7 @@ from queuectl.web.routing import Door, admit, desk, form, here, local_path, user
 from queuectl.web.stores import Stores
 from queuectl.web.view import FOLDER, Ask, View, answer, draw, regions
 
+THREADS = 100  # more than can wait for the database at once: others are answered meanwhile
 FLASH = 10  # seconds that what was said about an action waits for the next page
 
 
@@ -45,6 +47,7 @@ def make_app(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
         yield
         live.close()
         await asyncio.to_thread(bulk.WORKS.stop)

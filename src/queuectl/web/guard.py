@@ -6,7 +6,6 @@ import asyncio
 import hmac
 import logging
 from collections.abc import Callable
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -108,12 +107,16 @@ class Guard:
         words = headers.get("authorization", "").split()
         if words:
             return self._access.by_token(words[1]) if len(words) == 2 and words[0].lower() == "bearer" else None
-        try:
-            cookies = SimpleCookie(headers.get("cookie", ""))
-        except CookieError:
-            return None
-        session = cookies.get(self._cookie)
-        return self._access.by_session(session.value) if session else None
+        session = self._session(headers)
+        return self._access.by_session(session) if session else None
+
+    def _session(self, headers: Headers) -> str | None:
+        """Our own cookie, whatever others have left here: all ports of a machine share theirs."""
+        for pair in "; ".join(headers.getlist("cookie")).split(";"):
+            name, _, value = pair.strip().partition("=")
+            if name == self._cookie:
+                return value
+        return None
 
     def _check_origin(self, headers: Headers) -> None:
         """A change may be asked for by our own pages, and by programs, which send neither of these."""
@@ -150,7 +153,7 @@ class Guard:
 
     def _check_csrf(self, scope: Scope, user: User | None, body: bytes) -> None:
         """Only for browsers: whoever brings the token itself cannot be anybody's puppet."""
-        if user is None or user.session is None:
+        if user is None or user.session is None or scope["path"] == "/login":
             return
         headers = Headers(scope=scope)
         given = headers.get("x-csrf-token")

@@ -15,14 +15,16 @@ class Hosts:
         loopback = is_loopback(host)
         names = ["localhost", "127.0.0.1", "[::1]"] if loopback else ["localhost", socket.gethostname()]
         self._known = {f"{name}:{port}".lower() for name in (f"[{host}]" if ":" in host else host, *names)}
-        self._known |= {name.lower() for name in more}
+        if port == 80:  # which browsers leave out
+            self._known |= {name.removesuffix(":80") for name in self._known}
+        self._proxied = {name.lower() for name in more}  # with any port, if none is named
         self._any_address = not loopback
 
     def __contains__(self, said: str) -> bool:
         name, colon, port = said.lower().rpartition(":")
         if not (colon and port.isdigit()):
             name = said.lower()
-        if said.lower() in self._known or name in self._known:
+        if said.lower() in self._known | self._proxied or name in self._proxied:
             return True
         return self._any_address and _is_address(name)
 

@@ -14,6 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from queuectl.errors import QueuectlError
 
 HEADERS_WITHIN = 10.0  # seconds
+TAKEN_WITHIN = 30.0  # seconds in which somebody takes something of his answer
 MOST_CONNECTIONS = 256
 LARGEST_HEADERS = 16 * 1024
 IDLE_WITHIN = 15  # seconds between two requests on a connection
@@ -23,6 +24,7 @@ class Patient(H11Protocol):
     """HTTP, but not with everybody at once, and not with those who take for ever to say what they want."""
 
     _hurry: asyncio.TimerHandle | None = None
+    _stuck: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -38,8 +40,17 @@ class Patient(H11Protocol):
         if not self._idle():
             self._relax()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stuck = self.loop.call_later(TAKEN_WITHIN, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._unstick()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._relax()
+        self._unstick()
         super().connection_lost(exc)
 
     def _idle(self) -> bool:
@@ -48,6 +59,11 @@ class Patient(H11Protocol):
 
     def _expect_headers(self) -> None:
         self._hurry = self.loop.call_later(HEADERS_WITHIN, self.transport.abort)
+
+    def _unstick(self) -> None:
+        if self._stuck:
+            self._stuck.cancel()
+            self._stuck = None
 
     def _relax(self) -> None:
         if self._hurry:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,8 +13,9 @@ from queuectl.store import Store, open_store
 from queuectl.web.refusals import TooBusy
 
 MOST = 8
+MOST_CHANGING = 4  # so that those who only look are served while the database is locked
 PATIENCE = 3.0  # seconds that a locked database is waited for: somebody looks at a page that does not come
-WAIT = 10.0  # seconds that a free connection is waited for
+WAIT = 3.0  # seconds that a free connection is waited for
 
 
 class Stores:
@@ -29,18 +31,33 @@ class Stores:
         for _ in range(MOST - 1):
             self._free.put(None)
         self._free.put(first)
+        self._changing = threading.BoundedSemaphore(MOST_CHANGING)
 
     def open(self) -> Store:
-        """One more, for whoever keeps it."""
-        return open_store(self.url, patience=PATIENCE)
+        """One more, for whoever keeps it. If the queue is gone, no empty one takes its place."""
+        return open_store(self.url, patience=PATIENCE, create=False)
 
     @contextmanager
     def lend(self, actor: str | None = None) -> Iterator[Store]:
-        """A store that nobody else uses meanwhile; what it changes is recorded as done by `actor`."""
+        """A store that nobody else uses meanwhile. Whoever wants to change something says on whose behalf."""
+        if actor is None:
+            with self._lend(None) as store:
+                yield store
+            return
+        if not self._changing.acquire(timeout=WAIT):
+            raise _too_busy()
+        try:
+            with self._lend(actor) as store:
+                yield store
+        finally:
+            self._changing.release()
+
+    @contextmanager
+    def _lend(self, actor: str | None) -> Iterator[Store]:
         try:
             store = self._free.get(timeout=WAIT)
         except queue.Empty:
-            raise TooBusy("all connections to the queue are in use", "try again in a moment") from None
+            raise _too_busy() from None
         try:
             if store is None:
                 store = self.open()
@@ -59,3 +76,7 @@ class Stores:
         while not self._free.empty():
             if store := self._free.get():
                 store.close()
+
+
+def _too_busy() -> TooBusy:
+    return TooBusy("all connections to the queue are in use", "try again in a moment")

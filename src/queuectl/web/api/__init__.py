@@ -22,7 +22,8 @@ from queuectl.web.view import Ask, View, answer
 def _door(operation: Operation) -> Door:
     def do(request: Request) -> Response:
         call = _call(operation, request)
-        with desk(request).stores.lend(call.user.name) as store:
+        changes = operation.method != "GET"
+        with desk(request).stores.lend(call.user.name if changes else None) as store:
             found = operation.do(store, call)
         reply = found if isinstance(found, Reply) else Reply(found)
         if reply.status == 204:
