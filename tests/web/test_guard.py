@@ -240,14 +240,12 @@ def test_a_form_that_was_cut_off_does_nothing(served: Served, store: Store) -> N
     assert [queue.rules.paused for queue in store.views.queues() if queue.name == "mail"] == []
 
 
-@pytest.mark.parametrize(
-    "other", ['foo={"a":1}', "a[b]=1", "x=\xe9", 'foo="unclosed', "noequals", "expires=1; path=2"]
-)
+@pytest.mark.parametrize("other", ['foo={"a":1}', "a[b]=1", "x=\xe9", 'foo="unclosed', "noequals", "path=2"])
 def test_cookies_of_others_do_no_harm(served: Served, other: str) -> None:
     with served.session() as browser:
         [ours] = [f"{cookie.name}={cookie.value}" for cookie in browser.cookies.jar]
     with httpx.Client(base_url=served.url) as raw:
-        assert raw.get("/", headers={"Cookie": f"{other}; {ours}".encode("latin-1")}).status_code == 200  # type: ignore[dict-item]
+        assert raw.get("/", headers={b"Cookie": f"{other}; {ours}".encode("latin-1")}).status_code == 200
 
 
 def test_whoever_is_logged_in_can_log_in_as_somebody_else(served: Served) -> None:
