@@ -28,11 +28,11 @@ def parse(text: str, decode: Decode | None = None, hint: str = "check the quotes
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        names = [key for key, _ in pairs]
-        twice = next(key for key in names if names.count(key) > 1)
-        raise InvalidInput(f'the field "{twice}" is given twice', "keep one of them")
+    fields: dict[str, object] = {}
+    for key, value in pairs:
+        if key in fields:
+            raise InvalidInput(f'the field "{key}" is given twice', "keep one of them")
+        fields[key] = value
     return fields
 
 

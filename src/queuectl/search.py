@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+import re
 from dataclasses import dataclass, replace
 
 from queuectl import newjob, times
@@ -24,19 +24,20 @@ class Filter:
     key: str | None = None
     worker: str | None = None
     exit: int | None = None
-    since: float | None = None  # seconds: changed within these
+    since: float | None = None  # seconds, to a thousandth: changed within these
     text: str = ""  # somewhere in its id, command or error, in any case
 
     def words(self) -> str:
-        """As somebody would type it."""
-        parts = [
-            f"{name}:{_quoted(str(value))}"
-            for name in QUALIFIERS
-            if name != "since" and (value := getattr(self, name)) is not None
-        ]
-        if self.since is not None:
-            parts.append(f"since:{times.span(self.since).replace(' ', '')}")
-        return " ".join([*parts, *(_quoted(word) for word in self.text.split())])
+        """As somebody would type it. `parse` reads it as the same filter."""
+        parts = []
+        for name in QUALIFIERS:
+            if (value := getattr(self, name)) is not None:
+                said = times.exactly(round(value * 1000)).replace(" ", "") if name == "since" else str(value)
+                parts.append(f"{name}:{_quoted(said) if _parts(said) else said}")
+        if self.text:
+            plain = " ".join(self.text.split()) == self.text and not set(self.text) & {'"', ":"}
+            parts.append(self.text if plain else _quoted(self.text))
+        return " ".join(parts)
 
     def but(self, **fields: object) -> Filter:
         """The same, with these fields changed."""
@@ -47,34 +48,53 @@ QUALIFIERS = ("state", "queue", "tag", "batch", "key", "worker", "exit", "since"
 
 
 def parse(words: str) -> Filter:
-    """The filter that somebody means. What has no qualifier is looked for as one piece of text."""
+    """The filter that somebody means. What has no qualifier is looked for as one piece of text, its words with one
+    space between them; what stands in quotation marks is never a qualifier, and keeps its spaces."""
     newjob.text("search", words)
+    words = words.replace("\r\n", "\n").replace("\r", "\n")  # a form sends every end of a line as both
+    if words.count('"') % 2:
+        raise InvalidInput('a quotation mark (") is never closed', EXAMPLE)
     if len(words) > LONGEST:
-        raise InvalidInput("this search is too long", f"use {LONGEST} characters at most")
+        raise _too_long()
     found: dict[str, object] = {}
     text = []
-    for word in _split(words):
+    for word in _WORD.findall(words):
         name, colon, value = word.partition(":")
-        if not colon or not name.isidentifier() or value.startswith("//"):
-            text.append(word)
+        if not colon or not name.isidentifier() or (value.startswith("//") and name not in QUALIFIERS):
+            text.append(_unquoted(word))
         elif name not in QUALIFIERS:
-            raise InvalidInput(f'"{name}:" cannot be searched by', did_you_mean(name, list(QUALIFIERS)))
+            hint = did_you_mean(name, list(QUALIFIERS))
+            raise InvalidInput(f'"{name}:" cannot be searched by', f'{hint} (text with a colon: "{name}:…")')
         elif name in found:
             raise InvalidInput(f'"{name}:" is given twice', "keep one of them")
         else:
-            found[name] = _value(name, value)
-    return Filter(**found, text=" ".join(text))  # type: ignore[arg-type]
+            found[name] = _value(name, _unquoted(value))
+    wanted = Filter(**found, text=" ".join(part for part in text if part))  # type: ignore[arg-type]
+    if len(wanted.words()) > LONGEST:  # it must be possible to say it again: in a link, or when it is confirmed
+        raise _too_long()
+    return wanted
 
 
-def _split(words: str) -> list[str]:
-    lexer = shlex.shlex(words, posix=True)
-    lexer.whitespace_split = True
-    lexer.commenters = lexer.escape = ""
-    lexer.quotes = '"'
-    try:
-        return list(lexer)
-    except ValueError:
-        raise InvalidInput('a quotation mark (") is never closed', EXAMPLE) from None
+# In quotation marks, two of them stand for one.
+_PIECE = re.compile(r'"((?:[^"]|"")*)"')
+_WORD = re.compile(r'(?:[^\s"]|"(?:[^"]|"")*")+')
+
+
+def _unquoted(word: str) -> str:
+    return _PIECE.sub(lambda piece: piece[1].replace('""', '"'), word)
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _parts(value: str) -> bool:
+    """Would it be read as more than one word, or as another?"""
+    return '"' in value or any(character.isspace() for character in value)
+
+
+def _too_long() -> InvalidInput:
+    return InvalidInput("this search is too long", f"use {LONGEST} characters at most")
 
 
 def _value(name: str, value: str) -> object:
@@ -88,8 +108,4 @@ def _value(name: str, value: str) -> object:
         if not (value.isascii() and value.isdigit() and len(value) <= 3):
             raise InvalidInput(f'"{value}" is no exit code', "write a number from 0 to 255")
         return int(value)
-    return times.parse_duration(value) if name == "since" else value
-
-
-def _quoted(word: str) -> str:
-    return f'"{word}"' if not word or any(character.isspace() for character in word) else word
+    return round(times.parse_duration(value) * 1000) / 1000 if name == "since" else value

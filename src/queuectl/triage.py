@@ -15,6 +15,7 @@ from queuectl.model import Job
 # What differs from job to job though the cause is the same: numbers, addresses, ids.
 _VARIABLE = re.compile(r"0x[0-9a-f]+|\b(?=[0-9a-f-]*\d)[0-9a-f]{8}[0-9a-f-]*\b|\d+", re.IGNORECASE)
 _LONGEST = 160
+GROUPED = 2_000  # of the newest, for who looks from afar: there may be millions
 EXAMPLE = "for example --where exit=1 --where queue=mail"
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from queuectl import triage
 from queuectl.lifecycle import Exited
 from queuectl.model import Report
 from queuectl.store import Store
@@ -115,7 +116,7 @@ def test_dead_jobs_are_grouped_retried_and_deleted(
 
 
 def test_only_the_newest_are_grouped_and_that_is_said(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dead, "GROUPED", 3)
+    monkeypatch.setattr(triage, "GROUPED", 3)
     monkeypatch.setattr(dead, "ON_A_PAGE", 2)
     ids = [dies(store, "false", "the same") for _ in range(5)]
     ask = Ask(User("ann", Role.ADMIN))

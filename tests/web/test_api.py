@@ -147,7 +147,12 @@ def test_pages_of_jobs_hang_together(api: httpx.Client, store: Store) -> None:
     found = good(api.get("jobs", params={"q": "echo", "queue": "mail", "state": "pending"}))["jobs"]
     assert [job["id"] for job in found] == [id for n, id in enumerate(ids) if n % 2][::-1]
     assert good(api.get("jobs", params={"q": "queue:mail echo 3"}))["jobs"][0]["id"] == ids[3]
-    problem(api.get("jobs", params={"cursor": "zzz"}), 422, "none of ours")
+    for wrong in ("zzz", "", "MQ==", "LTE", "OTk5OTk5OTk5OTk5OTk5OTk5OQ"):  # the last: 9999999999999999999
+        problem(api.get("jobs", params={"cursor": wrong}), 422, "none of ours")
+        problem(api.get("audit", params={"cursor": wrong}), 422, "none of ours")
+    for page in ("/jobs?at=5,", "/audit?before="):
+        assert api.get(api.base_url.join(f"{page}9999999999999999999")).status_code == 422
+        assert api.get(api.base_url.join(f"{page}999999999999999999")).status_code == 200
     problem(api.get("jobs", params={"q": "queue:mail", "queue": "other"}), 422, "differ")
 
 
@@ -174,16 +179,23 @@ def test_many_jobs_at_once(api: httpx.Client, store: Store) -> None:
     mail = [enqueue(store, queue="mail") for _ in range(3)]
     rest = [enqueue(store) for _ in range(2)]
     dry = good(api.post("jobs/cancel", json={"q": "queue:mail", "dry_run": True}), 200, "ManyChanged")
-    assert dry == {"matched": 3, "done": 0, "more": False}
+    assert dry == {"matched": 3, "done": 0, "more": False, "next": None}
     problem(api.post("jobs/cancel", json={"ids": [rest[0], "nope"]}), 404, '"nope"')
     assert store.views.counts()["cancelled"] == 0
-    assert good(api.post("jobs/cancel", json={"q": "queue:mail"}))["done"] == 3
+    all_of_mail = good(api.post("jobs/cancel", json={"q": "queue:mail", "cursor": None}), 200, "ManyChanged")
+    assert all_of_mail == {"matched": 3, "done": 3, "more": False, "next": None}
     assert good(api.post("jobs/cancel", json={"ids": rest}))["done"] == 2
     problem(api.post("jobs/cancel", json={"q": "state:dead"}), 422, "leave out state:")
     assert good(api.post("jobs/delete", json={"q": "queue:mail state:cancelled"}))["done"] == 3
-    assert good(api.post("jobs/retry", json={"q": "state:dead"})) == {"matched": 0, "done": 0, "more": False}
-    for wrong in ("{}", '{"ids": ["a"], "q": "x"}', '{"ids": []}', '{"ids": ["a"], "dry_run": true}', '{"q": ""}'):
-        problem(api.post("jobs/delete", json=json.loads(wrong)), 422)
+    assert good(api.post("jobs/retry", json={"q": "state:dead", "dry_run": False})) == {**dry, "matched": 0}
+    for wrong in ("pending", "dead.MQ", "pending.x", "pending.OTk5OTk5OTk5OTk5OTk5OTk5OQ"):
+        problem(api.post("jobs/cancel", json={"q": "queue:mail", "cursor": wrong}), 422, "none of ours")
+    problem(api.post("jobs/cancel", json={"q": "a", "dry_run": True, "cursor": "pending.MQ"}), 422, "which jobs?")
+    beside: list[dict[str, object]] = [{"q": "x"}, {"dry_run": True}, {"cursor": None}, {"ids": []}]
+    for more in beside:
+        problem(api.post("jobs/delete", json={"ids": rest[:1], **more}), 422)
+    problem(api.post("jobs/delete", json={}), 422, "which jobs?")
+    problem(api.post("jobs/delete", json={"q": ""}), 422)
     problem(api.post("jobs/delete", json={"q": '""'}), 422, "every job")
     problem(api.post("jobs/delete", json={"ids": [rest[0][:6]]}), 404, "whole id")
     assert [id for id in (*mail, *rest) if store.views.states([id])] == rest
@@ -387,6 +399,8 @@ def test_what_cannot_be_meant_is_refused_with_a_hint(api: httpx.Client) -> None:
     problem(post(r'{"command": "true", "\ud800": 1}'), 422, "unknown field")
     problem(post(r'{"command": "\u0000"}'), 422, "NUL")
     problem(post("[]"), 422, "0 jobs")
+    spaced = {"Content-Type": "application/json", "Idempotency-Key": "a b"}
+    problem(api.post("jobs", content='{"command": "true"}', headers=spaced), 422, '"Idempotency-Key"', "[!-~]")
     problem(post("3"), 422, "JSON object")
     problem(post('{"jobs": {}}'), 422, "must be a list")
     problem(post('{"command": "' + "x" * (1 << 20) + '"}'), 413)

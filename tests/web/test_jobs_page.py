@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-
-import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from queuectl.newjob import NewJob
-from queuectl.search import Filter
 from queuectl.store import Store
-from queuectl.web import bulk
-from queuectl.web.bulk import DEEDS, Outcome, Work, Works, apply
-from queuectl.web.refusals import TooBusy
 from tests.conftest import eventually
 from tests.web.conftest import Served, enqueue, login
 from tests.web.sample import NASTY, fill
@@ -198,52 +191,3 @@ def test_markup_is_only_text_and_nothing_is_too_long(page: Page, store: Store) -
     page.goto("/jobs?q=state:dead")
     for text in NASTY[:4]:
         expect(page.get_by_text(f"echo {text}", exact=True).first).to_be_attached()
-
-
-# -- works, without a browser ----------------------------------------------------------------------------
-
-
-def test_what_cannot_be_done_is_counted_and_stops_nothing(store: Store) -> None:
-    known = store.enqueue([NewJob("true") for _ in range(4)])
-    store.cancel(known[:1])
-    assert apply(store, DEEDS["cancel"], [*known, "gone", known[1]]) == Outcome(3, 2)
-    assert apply(store, DEEDS["retry"], known) == Outcome(0, 4)
-    assert apply(store, DEEDS["delete"], known) == Outcome(4, 0)
-
-
-def test_a_job_that_changes_meanwhile_does_not_hold_up_the_others(store: Store) -> None:
-    known = store.enqueue([NewJob("true") for _ in range(3)])
-    first = True
-
-    def late(store: Store, ids: object) -> object:
-        nonlocal first
-        if first:
-            first = False
-            store.cancel([known[1]])
-        return store.cancel(list(ids))  # type: ignore[call-overload]
-
-    outcome = apply(store, DEEDS["cancel"]._replace(do=late), known)
-    assert (outcome.done, outcome.unfit) == (2, 1)
-    assert set(store.views.states(known).values()) == {"cancelled"}
-
-
-def test_works_are_few_at_a_time_can_be_stopped_and_end_with_the_server(store: Store) -> None:
-    store.enqueue([NewJob("true") for _ in range(10)])
-    works = Works()
-    gate = threading.Event()
-
-    def slow(store: Store, ids: object) -> object:
-        gate.wait()
-        return store.cancel(list(ids))  # type: ignore[call-overload]
-
-    running = [Work(DEEDS["cancel"]._replace(do=slow), Filter(), "ann", 10, True) for _ in range(bulk.AT_ONCE)]
-    for work in running:
-        works.start(work, store.engine.url)
-    with pytest.raises(TooBusy):
-        works.start(Work(DEEDS["cancel"], Filter(), "ann", 10, True), store.engine.url)
-    gate.set()
-    works.stop()
-    assert works.running == []
-    assert {work.state for work in running} <= {"completed", "cancelled"}
-    assert store.views.counts()["cancelled"] == 10
-    assert sum(work.outcome.done for work in running) == 10

@@ -32,6 +32,7 @@ class Page(NamedTuple):
 
 class Matches(NamedTuple):
     ids: list[str]
+    places: list[int]  # the cursor behind each of them
     next: int | None
 
 
@@ -75,10 +76,11 @@ class Listing:
             for rows, reached in self._looks(tx, wanted, before, limit, ask.FITTING_IDS):
                 found, low = found + rows, reached
                 if len(found) >= limit:
-                    return Matches([id for _, id in found[:limit]], found[limit - 1][0])
+                    found, low = found[:limit], found[limit - 1][0]
+                    break
                 if time.monotonic() > deadline:
                     break
-        return Matches([id for _, id in found], low)
+        return Matches([id for _, id in found], [place for place, _ in found], low)
 
     def count(self, wanted: Filter, budget: float = BUDGET) -> tuple[int, bool]:
         """How many fit, and whether all were looked at."""

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from queuectl import __version__, times
+from queuectl.search import Filter
 from queuectl.web.access import Role, User
 
 FOLDER = os.path.dirname(__file__)
@@ -71,7 +72,7 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.globals |= {"version": __version__, "Role": Role, "static": static}
+    templates.globals |= {"version": __version__, "Role": Role, "static": static, "sought": sought}
     templates.filters |= {"span": span, "iso": times.iso, "clock": clock, "plural": plural, "number": "{:,}".format}
     return templates
 
@@ -101,6 +102,11 @@ def answer(request: Request, view: View, ask: Ask) -> Response:
         return RedirectResponse(view.to, 303)
     csrf = request.app.state.desk.access.csrf(ask.user) if ask.user.session else ""
     return HTMLResponse(draw(view, ask, csrf, live=False), view.status)
+
+
+def sought(**fields: Any) -> str:
+    """What to search for, to find the jobs with these."""
+    return Filter(**fields).words()
 
 
 def span(milliseconds: float | None) -> str:

@@ -1,107 +1,104 @@
 """The same done to many jobs: those that are named, all or none, or those that match a search, as far as it can be
-done. A request does not go on for ever: it says if there is more."""
+done. A request does not go on for ever: it says where the next one goes on."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from queuectl import search
-from queuectl.errors import Conflict, InvalidInput, NotFound
+from queuectl.errors import InvalidInput
 from queuectl.search import Filter
-from queuectl.states import FINISHED
 from queuectl.store import Store
+from queuectl.web import cursors
 from queuectl.web.api.jobs import whole_id
 from queuectl.web.api.operation import Call
+from queuectl.web.deeds import DEEDS, Deed, Outcome, step
 
-AT_ONCE = 500
 BUDGET = 5.0  # seconds
-UNFINISHED = ("blocked", "pending", "failed", "processing")
-
-
-class Deed(NamedTuple):
-    do: Callable[[Store, Sequence[str]], object]
-    states: tuple[str, ...]  # those in which it can be done
-    words: str
-
-
-CANCEL = Deed(lambda store, ids: store.cancel(ids), UNFINISHED, "cancelled: it has finished")
-RETRY = Deed(lambda store, ids: store.retry(ids), ("dead",), "retried: it is not dead")
-DELETE = Deed(lambda store, ids: store.delete(ids), tuple(FINISHED), "deleted: it has not finished")
 
 
 def cancel_jobs(store: Store, call: Call) -> dict[str, Any]:
     """Cancel several jobs: these, all or none, or all that match."""
-    return _apply(store, call, CANCEL)
+    return _apply(store, call, DEEDS["cancel"])
 
 
 def retry_jobs(store: Store, call: Call) -> dict[str, Any]:
     """Run several dead jobs again: these, all or none, or all that match."""
-    return _apply(store, call, RETRY)
+    return _apply(store, call, DEEDS["retry"])
 
 
 def delete_jobs(store: Store, call: Call) -> dict[str, Any]:
     """Delete several finished jobs: these, all or none, or all that match."""
-    return _apply(store, call, DELETE)
+    return _apply(store, call, DEEDS["delete"])
 
 
 def _apply(store: Store, call: Call, deed: Deed) -> dict[str, Any]:
     match call.body:
         case {"ids": [*ids], **rest} if not rest:
-            named = [whole_id(store, id) if deed is DELETE else store.views.resolve(id) for id in ids]
+            named = [whole_id(store, id) if deed.name == "delete" else store.views.resolve(id) for id in ids]
             chosen = list(dict.fromkeys(named))
             deed.do(store, chosen)
-            return _answer(len(chosen), len(chosen), False)
-        case {"q": str(words), **rest} if rest.keys() <= {"dry_run"}:
-            return _to_matching(store, search.parse(words), deed, bool(call.body.get("dry_run")))
+            return _answer(len(chosen), len(chosen))
+        case {"q": str(words), "dry_run": True, **rest} if not rest:
+            return _count(store, *_meant(deed, words))
+        case {"q": str(words), **rest} if rest.keys() <= {"dry_run"} or rest.keys() <= {"cursor"}:
+            return to_matching(store, deed, *_meant(deed, words), call.body.get("cursor"))
     raise InvalidInput("which jobs?", 'give {"ids": […]}, or {"q": "search words"}, perhaps with "dry_run": true')
 
 
-def _to_matching(store: Store, wanted: Filter, deed: Deed, dry_run: bool) -> dict[str, Any]:
+def _meant(deed: Deed, words: str) -> tuple[Filter, tuple[str, ...]]:
+    """Jobs that fit this and are in one of these states: each of these can be looked for along an index."""
+    wanted = search.parse(words)
     if wanted == Filter():  # an empty variable in a script must not be the end of all jobs
         raise InvalidInput("an empty search means every job", "name at least a state, for example state:completed")
-    if wanted.state is not None and wanted.state not in deed.states:
-        raise InvalidInput(f"what is {wanted.state} cannot be {deed.words}", "leave out state:")
+    if wanted.state is None:
+        return wanted, deed.states
+    if wanted.state not in deed.states:
+        raise InvalidInput(f"what is {wanted.state} cannot be {deed.past}: {deed.others}", "leave out state:")
+    return wanted, (wanted.state,)
+
+
+def _count(store: Store, wanted: Filter, states: tuple[str, ...]) -> dict[str, Any]:
     deadline = time.monotonic() + BUDGET
-    matched = done = 0
-    for state in deed.states if wanted.state is None else (wanted.state,):
-        fitting = wanted.but(state=state)
-        if dry_run:
-            n, all_seen = store.views.listing.count(fitting, max(0.0, deadline - time.monotonic()))
-            matched += n
-            if not all_seen:
-                return _answer(matched, 0, True)
-            continue
-        before: int | None = None
+    matched = 0
+    for state in states:
+        n, all_seen = store.views.listing.count(wanted.but(state=state), max(0.0, deadline - time.monotonic()))
+        matched += n
+        if not all_seen:
+            return _answer(matched, 0, more=True)
+    return _answer(matched, 0)
+
+
+def to_matching(
+    store: Store, deed: Deed, wanted: Filter, states: tuple[str, ...], cursor: str | None, budget: float = BUDGET
+) -> dict[str, Any]:
+    """Do it to all of them, state after state, until the time is up."""
+    deadline = time.monotonic() + budget
+
+    def late() -> bool:
+        return time.monotonic() >= deadline
+
+    total = Outcome()
+    first, before = (0, None) if cursor is None else _place(cursor, states)
+    for state in states[first:]:
         while True:
-            ids, before = store.views.listing.matches(fitting, before, AT_ONCE)
-            matched += len(ids)
-            done += _as_far_as_possible(store, ids, deed)
+            outcome, before = step(store, deed, wanted.but(state=state), before, late)
+            total += outcome
             if before is None:
                 break
-            if time.monotonic() > deadline:
-                return _answer(matched, done, True)
-    return _answer(matched, done, False)
+            if late():
+                return _answer(total.seen, total.done, True, f"{state}.{cursors.sealed(before)}")
+    return _answer(total.seen, total.done)
 
 
-def _as_far_as_possible(store: Store, ids: list[str], deed: Deed) -> int:
-    """All at once; if one of them stands against it, each by itself. How many."""
-    if not ids:
-        return 0
-    try:
-        deed.do(store, ids)
-        return len(ids)
-    except (Conflict, NotFound):  # it changed since we looked, or something else has its unique key
-        done = 0
-    for id in ids:
-        try:
-            deed.do(store, [id])
-            done += 1
-        except (Conflict, NotFound):
-            pass
-    return done
+def _place(cursor: str, states: tuple[str, ...]) -> tuple[int, int]:
+    """Among which of the states, and where."""
+    state, _, place = cursor.partition(".")
+    if state not in states:
+        raise InvalidInput("this cursor is none of ours", "begin without one")
+    return states.index(state), cursors.unsealed(place)
 
 
-def _answer(matched: int, done: int, more: bool) -> dict[str, Any]:
-    return {"matched": matched, "done": done, "more": more}
+def _answer(matched: int, done: int, more: bool = False, next: str | None = None) -> dict[str, Any]:
+    return {"matched": matched, "done": done, "more": more, "next": next}

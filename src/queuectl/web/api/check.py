@@ -3,6 +3,7 @@ people. What a `$ref` stands for is left to the code that knows it: `newjob` say
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,6 +40,8 @@ def check(name: str, value: Any, schema: Mapping[str, Any]) -> None:
             check(name, item, schema.get("items", {}))
     elif isinstance(value, str):
         _check_size(name, len(value), "characters", schema.get("minLength", 0), schema.get("maxLength"))
+        if "pattern" in schema and not re.search(schema["pattern"], value):
+            raise InvalidInput(f'"{name}" is written with what it cannot have', f"it must fit {schema['pattern']}")
     elif isinstance(value, int | float) and not isinstance(value, bool):
         least, most = schema.get("minimum", value), schema.get("maximum", value)
         if not least <= value <= most:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import os
 from typing import Any
@@ -13,6 +12,7 @@ from queuectl.newjob import NewJob
 from queuectl.reasons import reasons_for
 from queuectl.search import Filter
 from queuectl.store import Store
+from queuectl.web import cursors
 from queuectl.web.api.operation import ROOT, Call, Reply
 from queuectl.web.api.schemas import MOST_JOBS
 
@@ -92,20 +92,12 @@ def _filter(call: Call) -> Filter:
 
 
 def cursor(place: int | None) -> str | None:
-    return None if place is None else base64.urlsafe_b64encode(b"%d" % place).decode().rstrip("=")
+    return None if place is None else cursors.sealed(place)
 
 
 def cursor_in(call: Call) -> int | None:
     text = call.query.get("cursor")
-    if text is None:
-        return None
-    try:
-        place = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except ValueError:
-        place = b""
-    if not place.isdigit() or len(place) > 18 or cursor(int(place)) != text:
-        raise InvalidInput("this cursor is none of ours", 'take what an answer gave as "next"')
-    return int(place)
+    return None if text is None else cursors.unsealed(text)
 
 
 def get_job(store: Store, call: Call) -> dict[str, Any]:

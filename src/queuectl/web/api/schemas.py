@@ -271,7 +271,8 @@ MANY_CHANGED = record(
     {
         "matched": said(WHOLE, "Jobs that were meant."),
         "done": said(WHOLE, "Those of them that were changed; with dry_run, none."),
-        "more": said(FLAG, "There may be more that match: ask again."),
+        "more": said(FLAG, "There may be more that match."),
+        "next": said(maybe(CURSOR), "The cursor to go on from; null: that was all, or only counted."),
     }
 )
 CHOICE = wish(
@@ -282,8 +283,14 @@ CHOICE = wish(
             "Search words; all that match, as far as it can be done.",
         ),
         "dry_run": said(FLAG, "With q: only count."),
+        "cursor": said(maybe(CURSOR), "With q: what the last answer gave as `next`."),
     }
-) | {"oneOf": [{"required": ["ids"], "not": {"required": ["dry_run"]}}, {"required": ["q"]}]}
+) | {
+    "oneOf": [
+        {"required": ["ids"], "not": {"anyOf": [{"required": ["dry_run"]}, {"required": ["cursor"]}]}},
+        {"required": ["q"], "not": {"required": ["dry_run", "cursor"]}},
+    ]
+}
 
 PROBLEM: Schema = {
     "type": "object",

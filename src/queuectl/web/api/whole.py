@@ -11,8 +11,6 @@ from queuectl.store import Store
 from queuectl.web.api.jobs import cursor, cursor_in
 from queuectl.web.api.operation import Call
 
-MOST_DEAD = 10_000
-
 
 def list_workers(store: Store, call: Call) -> dict[str, Any]:
     """List the workers: where they run, and which jobs."""
@@ -30,8 +28,8 @@ def stop_worker(store: Store, call: Call) -> dict[str, Any]:
 
 
 def list_dead(store: Store, call: Call) -> dict[str, Any]:
-    """Group the dead jobs by what they died of, the largest group first."""
-    jobs = store.views.jobs(state="dead", limit=MOST_DEAD)
+    """Group the newest dead jobs by what they died of, the largest group first."""
+    jobs = store.views.jobs(state="dead", limit=triage.GROUPED)
     return {
         "dead": store.views.counts()["dead"],
         "looked_at": len(jobs),

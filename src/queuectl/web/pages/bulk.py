@@ -7,7 +7,8 @@ from urllib.parse import urlencode
 from queuectl import search
 from queuectl.errors import did_you_mean
 from queuectl.store import Store
-from queuectl.web.bulk import DEEDS, WORKS, Deed, Work
+from queuectl.web.bulk import WORKS, Work
+from queuectl.web.deeds import DEEDS, Deed
 from queuectl.web.refusals import UnknownPage
 from queuectl.web.routing import admit
 from queuectl.web.view import Ask, Done, Fields, View, given
@@ -24,7 +25,7 @@ def show_new(store: Store, ask: Ask) -> View:
     total, exact = listing.count(wanted)
     examples = listing.page(wanted, limit=EXAMPLES).jobs
     shows = {"deed": deed, "q": wanted.words(), "total": total, "exact": exact, "examples": examples}
-    return View("bulk_new.html", {**shows, "fit": [job for job in examples if deed.fits(job.state)]})
+    return View("bulk_new.html", {**shows, "fit": [job for job in examples if job.state in deed.states]})
 
 
 def _deed(name: str) -> Deed:

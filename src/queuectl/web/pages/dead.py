@@ -9,7 +9,6 @@ from queuectl.model import Job
 from queuectl.store import Store
 from queuectl.web.view import Ask, Done, Fields, View, plural
 
-GROUPED = 2_000  # of the newest: there may be millions
 ON_A_PAGE = 100
 
 
@@ -30,7 +29,7 @@ class Cluster(NamedTuple):
 
 
 def show(store: Store, ask: Ask) -> View:
-    found = [_cluster(group) for group in triage.groups(store.views.jobs(state="dead", limit=GROUPED))]
+    found = [_cluster(group) for group in triage.groups(store.views.jobs(state="dead", limit=triage.GROUPED))]
     grouped = sum(len(one.jobs) for one in found)
     shows = {"groups": found, "grouped": grouped, "total": max(grouped, store.views.counts()["dead"])}
     if "group" not in ask.query:

@@ -11,7 +11,9 @@ from queuectl.lifecycle import State
 from queuectl.search import Filter
 from queuectl.store import Store
 from queuectl.store.listing import Page
-from queuectl.web.bulk import DEEDS, WORKS, apply
+from queuectl.web import cursors
+from queuectl.web.bulk import WORKS
+from queuectl.web.deeds import DEEDS, apply
 from queuectl.web.view import Ask, Done, Fields, View, plural
 
 ON_A_PAGE = 50
@@ -32,7 +34,8 @@ def show(store: Store, ask: Ask) -> View:
     except InvalidInput as wrong:
         nothing = Page([], None, True)
         return _view(store, ask, Filter(), q, [], nothing, wrong)
-    way = _cursors(ask.query.get("at", ""))
+    at = ask.query.get("at", "")
+    way = [cursors.place(part) for part in at.split(",")] if at else []  # through which pages; this one is the last
     page = store.views.listing.page(wanted, way[-1] if way else None, ON_A_PAGE)
     return _view(store, ask, wanted, q, way, page, None)
 
@@ -88,14 +91,6 @@ def _address(words: str, way: list[int] | None = None) -> str:
     if way:
         query["at"] = ",".join(map(str, way))
     return "/jobs?" + urlencode(query) if query else "/jobs"
-
-
-def _cursors(text: str) -> list[int]:
-    """Those of the pages on the way here; this one's is the last."""
-    parts = text.split(",") if text else []
-    if not all(part.isascii() and part.isdigit() and len(part) < 20 for part in parts):
-        raise InvalidInput("this is no page of the list", "begin with the first one")
-    return [int(part) for part in parts]
 
 
 # -- what is done to those that were chosen ---------------------------------------------------------------
