@@ -129,6 +129,13 @@ def test_a_job_from_afar_runs_at_home_and_not_where_the_server_was_started(cli: 
         problem(api.post(f"{ROOT}/jobs", json={"command": "pwd", "cwd": "here"}), 422, "whole path")
         body = {"name": "s", "every_seconds": 60, "job": {"command": "pwd"}}
         assert good(api.post(f"{ROOT}/schedules", json=body), 201)["job"]["cwd"] == str(home)
+        with served.session() as form:  # and the dashboard answers alike
+            made = form.post("/jobs/new", data={"command": "pwd"})
+            assert good(api.get(f"{ROOT}{made.headers['location']}"))["cwd"] == str(home)
+            refused = form.post("/jobs/new", data={"command": "pwd", "cwd": "here"})
+            assert (refused.status_code, "is no whole path" in refused.text) == (422, True)
+            assert form.post("/schedules/new", data={"name": "t", "every": "1m", "command": "pwd"}).status_code == 303
+            assert good(api.get(f"{ROOT}/schedules/t"))["job"]["cwd"] == str(home)
 
 
 def test_pages_of_jobs_hang_together(api: httpx.Client, store: Store) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from typing import Any
 
 from queuectl import newjob, search
@@ -13,6 +12,7 @@ from queuectl.newjob import NewJob
 from queuectl.reasons import reasons_for
 from queuectl.search import Filter
 from queuectl.store import Store
+from queuectl.web.afar import from_afar
 from queuectl.web.api.operation import ROOT, Call, Reply
 from queuectl.web.api.schemas import MOST_JOBS
 
@@ -49,27 +49,10 @@ def _new_jobs(store: Store, wanted: list[Any], several: bool) -> list[NewJob]:
     jobs = []
     for index, fields in enumerate(wanted):
         try:
-            jobs.append(newjob.from_fields(job_fields(store, fields)))
+            jobs.append(newjob.from_fields(from_afar(store, fields)))
         except InvalidInput as error:
             raise (error.of_job(index) if several else error) from None
     return jobs
-
-
-def job_fields(store: Store, fields: Any) -> dict[str, Any]:
-    """The fields of a job from afar: no folder of the server is meant that was not named."""
-    if not isinstance(fields, dict):
-        raise InvalidInput("a job is a JSON object", 'for example {"command": "true"}')
-    cwd = fields.get("cwd")
-    if isinstance(cwd, str) and not cwd.startswith("/"):
-        raise InvalidInput(f'"{cwd[:80]}" is no whole path', "begin it with /: folders of the server are not yours")
-    return {**fields, "cwd": home(store)} if cwd is None else fields
-
-
-def home(store: Store) -> str | None:
-    """Where jobs from afar run if they do not say it. The folder that the server was started in means nothing to
-    them; where there are many machines, neither does a home: it is left to the worker."""
-    folder = os.path.expanduser("~")
-    return None if store.engine.leased or not os.path.isabs(folder) or not os.path.isdir(folder) else folder
 
 
 # -- looking at them -------------------------------------------------------------------------------------

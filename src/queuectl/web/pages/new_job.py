@@ -9,6 +9,7 @@ from typing import Any
 from queuectl import newjob, recipe
 from queuectl.errors import Conflict, InvalidInput, NotFound, QueuectlError
 from queuectl.store import Store
+from queuectl.web.afar import from_afar
 from queuectl.web.view import Ask, Done, Fields, View
 
 TEXTS = (
@@ -38,7 +39,7 @@ def create(store: Store, ask: Ask, fields: Fields) -> Done | View:
     texts = {name: fields.get(name, [""])[0].replace("\r\n", "\n") for name in TEXTS}
     there: list[str] = []
     try:
-        [id] = store.enqueue([newjob.from_fields(from_texts(texts))], skipped=there.append)
+        [id] = store.enqueue([newjob.from_fields(from_afar(store, from_texts(texts)))], skipped=there.append)
     except (InvalidInput, Conflict, NotFound) as error:
         return _form(texts, error, fields.get("clone", [""])[0])
     said = f"Skipped: job {id} has that key already." if there else f"Job {id} enqueued."
