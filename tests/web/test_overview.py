@@ -141,8 +141,12 @@ def test_the_theme_can_be_chosen_without_javascript(served: Served, chromium: Br
     page.get_by_role("button", name="Dark").click()
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     assert page.url.endswith("/?span=24h")
+    for elsewhere in ("/nowhere", "/api/v1"):
+        page.goto(elsewhere)
+        expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     page.get_by_role("button", name="As the system").click()
     expect(page.locator("html")).not_to_have_attribute("data-theme", "dark")
+    assert page.url.endswith("/api/v1")
     context.close()
 
 

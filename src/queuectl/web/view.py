@@ -15,7 +15,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from queuectl import __version__, times
+from queuectl.web import theme
 from queuectl.web.access import Role, User
+from queuectl.web.routing import here
 
 FOLDER = os.path.dirname(__file__)
 _REGION = re.compile(r"<!--live (\w[\w-]*)-->(.*?)<!--/live-->", re.DOTALL)
@@ -34,6 +36,10 @@ class Ask:
 
     def may(self, role: Role) -> bool:
         return self.user.role >= role
+
+
+def ask_of(request: Request, user: User, said: str = "") -> Ask:
+    return Ask(user, request.path_params, dict(request.query_params), said, here(request), theme.of(request))
 
 
 @dataclass(frozen=True)
