@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from queuectl import __version__, times
+from queuectl.times import plural
 from queuectl.web import theme
 from queuectl.web.access import Role, User
 from queuectl.web.routing import here
@@ -78,7 +79,13 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     templates.globals |= {"version": __version__, "Role": Role, "static": static}
-    templates.filters |= {"span": span, "iso": times.iso, "clock": clock, "plural": plural, "number": "{:,}".format}
+    templates.filters |= {
+        "span": span,
+        "iso": times.iso,
+        "clock": clock,
+        "plural": plural,
+        "number": "{:,}".format,
+    }
     return templates
 
 
@@ -111,11 +118,6 @@ def answer(request: Request, view: View, ask: Ask) -> Response:
 
 def span(milliseconds: float | None) -> str:
     return "" if milliseconds is None else times.span(milliseconds / 1000)
-
-
-def plural(number: int, noun: str) -> str:
-    """`1 job`, `2,000 jobs`."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def clock(moment: int | None) -> Markup:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from queuectl import triage
 from queuectl.model import Job
 from queuectl.store import Store
-from queuectl.web.view import Ask, Done, Fields, View, plural
+from queuectl.times import plural
+from queuectl.web.view import Ask, Done, Fields, View
 
 GROUPED = 2_000  # of the newest: there may be millions
 ON_A_PAGE = 100

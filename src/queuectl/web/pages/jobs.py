@@ -11,8 +11,9 @@ from queuectl.lifecycle import State
 from queuectl.search import Filter
 from queuectl.store import Store
 from queuectl.store.listing import Page
+from queuectl.times import plural
 from queuectl.web.bulk import DEEDS, WORKS, apply
-from queuectl.web.view import Ask, Done, Fields, View, plural
+from queuectl.web.view import Ask, Done, Fields, View
 
 ON_A_PAGE = 50
 STEPS_BACK = 50  # pages that "Newer" knows the way to

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from queuectl.errors import InvalidInput, NotFound
 from queuectl.store import Store
+from queuectl.times import plural
 from queuectl.turns import described
-from queuectl.web.view import Ask, Done, Fields, View, given, plural
+from queuectl.web.view import Ask, Done, Fields, View, given
 
 SHOWN = 10  # running jobs of one worker
 ORDERS = {"drain": "leave when their running jobs have finished", "now": "end their jobs, put them back, and leave"}
