@@ -19,10 +19,9 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Protocol, Self, TypedDict, Unpack
 
-from queuectl import newjob
-from queuectl.errors import Conflict, InvalidInput
+from queuectl.errors import InvalidInput
 from queuectl.model import Job
-from queuectl.store import open_store
+from queuectl.store import open_store, several
 
 
 class JobFields(TypedDict, total=False):
@@ -152,17 +151,7 @@ class Local:
         self._views = self._store.views
 
     def enqueue(self, jobs: Sequence[Mapping[str, Any]]) -> list[Job]:
-        several = len(jobs) > 1
-        wanted = []
-        for index, job in enumerate(jobs):
-            try:
-                wanted.append(newjob.from_fields(job))
-            except InvalidInput as error:
-                raise (error.of_job(index) if several else error) from None
-        try:
-            ids = self._store.enqueue(wanted)
-        except Conflict as error:
-            raise (error.of_job(error.index) if several and error.index is not None else error) from None
+        ids = several.enqueue(self._store, jobs, several=len(jobs) > 1)
         return self._views.these(ids)
 
     def get(self, id: str) -> Job:
