@@ -18,6 +18,7 @@ from queuectl.model import Event, Job, Link
 from queuectl.reasons import reasons_for
 from queuectl.store import Store
 from queuectl.store.views import Views
+from queuectl.transcript import before_this_run
 from queuectl.web import dag, logview
 from queuectl.web.access import Role
 from queuectl.web.routing import Door, desk, user_of
@@ -177,9 +178,7 @@ def _log(job: Job, history: Sequence[Event], line: str) -> logview.Part:
         return logview.of_tails(job)
     if (number := newjob.number_in(line, 10**9)) is not None:
         return logview.from_line(job.log_path, number)
-    if job.state == State.PROCESSING:  # the marks of the run that goes on are still to come
-        history = [event for event in history if event.run != job.run]
-    return logview.at_end(job.log_path, history)
+    return logview.at_end(job.log_path, before_this_run(job, history))
 
 
 def more(request: Request) -> Response:
