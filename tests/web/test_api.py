@@ -303,7 +303,7 @@ def test_queues_are_paused_and_limited(api: httpx.Client, store: Store) -> None:
     changed = good(api.patch("queues/mail", json=wanted), 200, "Queue")
     assert changed == good(api.get("queues/mail")) == {**queue, **wanted, "retry_on": ["1", "SIGKILL"]}
     assert good(api.patch("queues/mail", json={"at_once": None, "retry_on": []}))["at_once"] is None
-    problem(api.patch("queues/mail", json={"rate": None}), 422, "belong together")
+    problem(api.patch("queues/mail", json={"rate": None}), 422, "a rate needs a number and a time")
     problem(api.patch("queues/mail", json={"pausd": True}), 422, 'did you mean "paused"?')
     problem(api.patch("queues/mail", json={"at_once": 0}), 422, "1 to 1000000")
     problem(api.patch("queues/mail", json={}), 422, "says nothing")
