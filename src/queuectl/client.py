@@ -78,7 +78,8 @@ class Queue:
         return self.enqueue_many([{"command": command, **fields}])[0]
 
     def enqueue_many(self, jobs: Iterable[str | Mapping[str, Any]]) -> list[Job]:
-        """Store all of these jobs or none, in one transaction: plain commands, or mappings of the JSON form.
+        """Store all of these jobs or none, in one transaction: plain commands, or mappings of the JSON form. A server
+        (`http://…`) refuses more than 10,000 of them, or 1 MiB, at once.
 
         >>> with Queue(path) as queue:
         ...     [job.command for job in queue.enqueue_many(["true", {"command": "false", "max_retries": 1}])]
@@ -131,7 +132,8 @@ class Queue:
 
 
 class Backend(Protocol):
-    """Where a queue is: `Local`, or `remote.Remote`. The same is asked of both, and errors are the same."""
+    """Where a queue is: `Local`, or `remote.Remote`. The same is asked of both, and errors are the same; only a
+    server refuses what is too much at once (see `Queue.enqueue_many`)."""
 
     def enqueue(self, jobs: Sequence[Mapping[str, Any]]) -> list[Job]: ...
     def get(self, id: str) -> Job: ...
