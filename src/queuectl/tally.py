@@ -150,7 +150,7 @@ class QueueFigures(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """All figures at one moment: what is printed for Prometheus."""
+    """All figures, as of now: what is printed for Prometheus."""
 
     queues: Mapping[str, QueueFigures]
     workers: Mapping[str, int]  # by state

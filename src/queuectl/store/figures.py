@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from queuectl import tally
 from queuectl.errors import InvalidInput
 from queuectl.lifecycle import State
+from queuectl.model import WORKER_STATES
 from queuectl.states import FINISHED
 from queuectl.store import limits
 from queuectl.store import questions as ask
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 FIRST_ONES = 100  # of each queue and priority
 OVERDUE = 1000
 RUN_ENDS = ("completed", "failed", "dead", "cancelled", "pending")
-WORKER_STATES = ("idle", "busy", "stopping", "lost")
 
 
 class Histograms(NamedTuple):
@@ -70,8 +70,8 @@ class Figures:
             return _oldest_wait(tx)
 
     def snapshot(self) -> Snapshot:
-        """All of it at one moment. No queue that ever had a job is left out, and no zero: Prometheus does not see the
-        first step of a counter that begins with it."""
+        """All of it at one moment, but for the workers, looked at a moment later. No queue that ever had a job
+        is left out, and no zero: Prometheus does not see the first step of a counter that begins with it."""
         with self._engine.read() as tx:
             counts, rules = tx.rows(sql.COUNTS), limits.all_rules(tx)
             totals, histograms, oldest, now = _totals(tx, counts), _histograms(tx), _oldest_wait(tx), tx.now

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from queuectl.model import Job, Worker
+from queuectl.model import WORKER_STATES, Job, Worker
 from queuectl.store import Store
 from queuectl.web import chart
 from queuectl.web.chart import Column
@@ -68,7 +68,7 @@ def _summary(columns: list[Column], words: str) -> str:
 
 def _workers(workers: list[Worker]) -> dict[str, int]:
     states = [worker.state for worker in workers]
-    return {state: states.count(state) for state in ("busy", "idle", "stopping", "lost")}
+    return {state: states.count(state) for state in WORKER_STATES}
 
 
 def _open(jobs: dict[str, int]) -> int:
