@@ -18,10 +18,11 @@ import httpx
 import jsonschema_rs
 import pytest
 
+from queuectl.remote import ROOT
 from queuectl.store import Store, open_store
 from queuectl.web.access import Role
 from queuectl.web.api.openapi import document
-from queuectl.web.api.operation import ROOT, Operation
+from queuectl.web.api.operation import Operation
 from queuectl.web.api.schemas import SCHEMAS
 from queuectl.web.api.table import OPERATIONS
 from tests.conftest import eventually

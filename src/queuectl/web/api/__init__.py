@@ -9,10 +9,11 @@ from starlette.responses import JSONResponse, Response
 
 from queuectl import jsontext
 from queuectl.errors import InvalidInput, did_you_mean
+from queuectl.remote import ROOT
 from queuectl.web.access import Role
 from queuectl.web.api.check import check, from_text
 from queuectl.web.api.openapi import document
-from queuectl.web.api.operation import ROOT, Call, Operation, Reply
+from queuectl.web.api.operation import Call, Operation, Reply
 from queuectl.web.api.table import OPERATIONS
 from queuectl.web.refusals import Malformed, WrongKind
 from queuectl.web.routing import Door, desk, user_of

@@ -10,10 +10,11 @@ from queuectl import newjob, search
 from queuectl.errors import InvalidInput, NotFound
 from queuectl.newjob import NewJob
 from queuectl.reasons import reasons_for
+from queuectl.remote import ROOT
 from queuectl.search import Filter
 from queuectl.store import Store, several
 from queuectl.web.afar import from_afar
-from queuectl.web.api.operation import ROOT, Call, Reply
+from queuectl.web.api.operation import Call, Reply
 from queuectl.web.api.schemas import MOST_JOBS
 
 FILTERS = ("state", "queue", "tag", "batch")

@@ -6,10 +6,11 @@ from typing import Any
 
 from queuectl import times
 from queuectl.errors import InvalidInput
+from queuectl.remote import ROOT
 from queuectl.schedule import Schedule
 from queuectl.store import Store
 from queuectl.web.afar import from_afar
-from queuectl.web.api.operation import ROOT, Call, Reply
+from queuectl.web.api.operation import Call, Reply
 from queuectl.zone import local_zone
 
 SHOWN = 5
