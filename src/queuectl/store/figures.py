@@ -43,21 +43,11 @@ class Figures:
         if seconds not in tally.CHARTS:
             known = ", ".join(map(str, tally.CHARTS))
             raise InvalidInput(f"there is no chart of {seconds} seconds", f"there are those of {known}")
-        span, step = tally.CHARTS[seconds]
+        chart = tally.CHARTS[seconds]
         with self._engine.read() as tx:
             since = tally.beginning(tx.now, seconds)
-            rows = tx.rows(ask.TALLIES_SINCE, {"span": span, "step": step, "since": since})
+            rows = tx.rows(ask.TALLIES_SINCE, {"span": chart.span, "step": chart.step, "since": since})
             return tally.points(tx.now, seconds, [(*row[:4], int(row[4]), int(row[5])) for row in rows])
-
-    def totals(self) -> dict[str, dict[str, int]]:
-        """How many jobs have finished in each queue, by state, ever: those that are gone included."""
-        with self._engine.read() as tx:
-            return _totals(tx, tx.rows(sql.COUNTS))
-
-    def histograms(self) -> dict[str, Histograms]:
-        """The times of all runs of each queue, ever."""
-        with self._engine.read() as tx:
-            return _histograms(tx)
 
     def oldest_wait(self) -> dict[str, int]:
         """The moment since which the oldest due job of each queue has been waiting; no queue that has none due.
@@ -100,7 +90,7 @@ class Figures:
 
 
 def _totals(tx: Transaction, counts: Iterable[Row]) -> dict[str, dict[str, int]]:
-    """What is there, and what has left."""
+    """How many jobs have finished in each queue, ever: what is there, and what has left."""
     totals: dict[str, dict[str, int]] = {}
     for queue, state, n in (*counts, *tx.rows(ask.DEPARTED)):
         states = totals.setdefault(queue, dict.fromkeys(FINISHED, 0))
