@@ -19,10 +19,9 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Protocol, Self, TypedDict, Unpack
 
-from queuectl import newjob
-from queuectl.errors import Conflict, InvalidInput
+from queuectl.errors import InvalidInput
 from queuectl.model import Job
-from queuectl.store import open_store
+from queuectl.store import open_store, several
 
 
 class JobFields(TypedDict, total=False):
@@ -79,7 +78,8 @@ class Queue:
         return self.enqueue_many([{"command": command, **fields}])[0]
 
     def enqueue_many(self, jobs: Iterable[str | Mapping[str, Any]]) -> list[Job]:
-        """Store all of these jobs or none, in one transaction: plain commands, or mappings of the JSON form.
+        """Store all of these jobs or none, in one transaction: plain commands, or mappings of the JSON form. A server
+        (`http://…`) refuses more than 10,000 of them, or 1 MiB, at once.
 
         >>> with Queue(path) as queue:
         ...     [job.command for job in queue.enqueue_many(["true", {"command": "false", "max_retries": 1}])]
@@ -132,7 +132,8 @@ class Queue:
 
 
 class Backend(Protocol):
-    """Where a queue is: `Local`, or `remote.Remote`. The same is asked of both, and errors are the same."""
+    """Where a queue is: `Local`, or `remote.Remote`. The same is asked of both, and errors are the same; only a
+    server refuses what is too much at once (see `Queue.enqueue_many`)."""
 
     def enqueue(self, jobs: Sequence[Mapping[str, Any]]) -> list[Job]: ...
     def get(self, id: str) -> Job: ...
@@ -152,17 +153,7 @@ class Local:
         self._views = self._store.views
 
     def enqueue(self, jobs: Sequence[Mapping[str, Any]]) -> list[Job]:
-        several = len(jobs) > 1
-        wanted = []
-        for index, job in enumerate(jobs):
-            try:
-                wanted.append(newjob.from_fields(job))
-            except InvalidInput as error:
-                raise (error.of_job(index) if several else error) from None
-        try:
-            ids = self._store.enqueue(wanted)
-        except Conflict as error:
-            raise (error.of_job(error.index) if several and error.index is not None else error) from None
+        ids = several.enqueue(self._store, jobs, several=len(jobs) > 1)
         return self._views.these(ids)
 
     def get(self, id: str) -> Job:

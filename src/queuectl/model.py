@@ -106,6 +106,9 @@ class Event:
         return _as_json(self)
 
 
+WORKER_STATES = ("idle", "busy", "stopping", "lost")
+
+
 @dataclass(frozen=True, slots=True)
 class Worker:
     """A worker process that has registered. `alive` is what the kernel says, or of another machine its heartbeat."""
@@ -125,6 +128,7 @@ class Worker:
 
     @property
     def state(self) -> str:
+        """One of WORKER_STATES."""
         if not self.alive:
             return "lost"
         if self.stop:

@@ -20,8 +20,27 @@ EVER = 0
 KEPT = {60: 25 * HOUR, 3600: 31 * 24 * HOUR}
 """The spans, in seconds, by which runs are counted besides; each for so long."""
 
-CHARTS = {3600: (60, MINUTE), 86_400: (60, 10 * MINUTE), 604_800: (3600, HOUR)}
-"""How far a chart looks back, in seconds: the spans it is made of, and the distance of its points."""
+
+class Chart(NamedTuple):
+    """How a chart is made and called that looks back so far."""
+
+    name: str
+    words: str
+    span: int  # in seconds: of KEPT, what it is made of
+    step: int  # the distance of its points
+    mark: int  # the distance of the times below it
+
+    @property
+    def by_day(self) -> bool:
+        return self.mark >= 24 * HOUR
+
+
+CHARTS = {
+    3600: Chart("1h", "1 hour", 60, MINUTE, 10 * MINUTE),
+    86_400: Chart("24h", "24 hours", 60, 10 * MINUTE, 4 * HOUR),
+    604_800: Chart("7d", "7 days", 3600, HOUR, 24 * HOUR),
+}
+"""By how far they look back, in seconds."""
 
 FAILED = ("failed", "dead")
 
@@ -81,10 +100,6 @@ class Histogram(NamedTuple):
     def n(self) -> int:
         return sum(self.buckets.values())
 
-    @property
-    def average(self) -> float | None:
-        return self.ms / self.n if self.n else None
-
     def quantile(self, share: float) -> float | None:
         """The time that this share of all stayed below, as if those between two bounds were spread evenly. What is
         beyond the last bound is taken for that bound."""
@@ -102,20 +117,22 @@ class Point(NamedTuple):
     moment: int  # when the step began
     completed: int
     failed: int  # runs that failed, those that were a job's last included
-    wait_ms: float | None  # on average
-    wait_p95_ms: float | None
-    run_ms: float | None
+    wait_p95_ms: float | None  # 95 % of them had waited less
+
+    @property
+    def runs(self) -> int:
+        return self.completed + self.failed
 
 
 def beginning(now: int, seconds: int) -> int:
     """The moment of the first point of a chart; its last one is that in which we are."""
-    _, step = CHARTS[seconds]
+    step = CHARTS[seconds].step
     return now - now % step - (seconds * SECOND - step)
 
 
 def points(now: int, seconds: int, rows: Iterable[tuple[int, str, str, int, int, int]]) -> list[Point]:
     """A chart of what was stored (moment, state, what, bound, n, ms) since its beginning; no step is left out."""
-    _, step = CHARTS[seconds]
+    step = CHARTS[seconds].step
     begin = beginning(now, seconds)
     found: dict[int, list[tuple[str, str, int, int, int]]] = {}
     for moment, *cell in rows:
@@ -124,16 +141,13 @@ def points(now: int, seconds: int, rows: Iterable[tuple[int, str, str, int, int,
 
 
 def _point(moment: int, cells: list[tuple[str, str, int, int, int]]) -> Point:
-    runs = Histogram.of((bound, n, ms) for _, what, bound, n, ms in cells if what == "run")
     waits = Histogram.of((bound, n, ms) for _, what, bound, n, ms in cells if what == "wait")
     ended = [(state, n) for state, what, _, n, _ in cells if what == "run"]
     return Point(
         moment,
         sum(n for state, n in ended if state == "completed"),
         sum(n for state, n in ended if state in FAILED),
-        waits.average,
         waits.quantile(0.95),
-        runs.average,
     )
 
 
@@ -150,7 +164,7 @@ class QueueFigures(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """All figures at one moment: what is printed for Prometheus."""
+    """All figures, as of now: what is printed for Prometheus."""
 
     queues: Mapping[str, QueueFigures]
     workers: Mapping[str, int]  # by state

@@ -1,4 +1,4 @@
-"""Moments and durations as people write them. Inside, a moment is whole milliseconds since 1970, UTC."""
+"""Moments, durations and numbers as people write them. Inside, a moment is whole milliseconds since 1970, UTC."""
 
 from __future__ import annotations
 
@@ -115,3 +115,8 @@ def exactly(milliseconds: int) -> str:
     """A span that `parse_duration` reads as the same: for a field that somebody may leave as it is."""
     short = span(milliseconds / 1000)
     return short if round(parse_duration(short) * 1000) == milliseconds else f"{milliseconds}ms"
+
+
+def plural(number: int, noun: str) -> str:
+    """`1 job`, `2,000 jobs`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from queuectl import logs
 from queuectl.lifecycle import State, signal_label
-from queuectl.model import Event
+from queuectl.model import Event, Job
 from queuectl.times import iso
 
 _START = re.compile(rb"^--- START (\S+) attempt=", re.MULTILINE)
@@ -16,6 +16,11 @@ _START = re.compile(rb"^--- START (\S+) attempt=", re.MULTILINE)
 def transcript(history: Sequence[Event], printed: bytes) -> bytes:
     """All runs in their order; `printed` is the whole log file."""
     return b"".join(part for _, part in parts(history, printed))
+
+
+def before_this_run(job: Job, history: Sequence[Event]) -> Sequence[Event]:
+    """Its history without the run that goes on, whose marks are still to come."""
+    return [event for event in history if event.run != job.run] if job.state == State.PROCESSING else history
 
 
 def parts(history: Sequence[Event], printed: bytes) -> list[tuple[bool, bytes]]:

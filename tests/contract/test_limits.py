@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from queuectl.errors import InvalidInput
 from queuectl.lifecycle import Exited, Interrupted
 from queuectl.model import Rules
 from queuectl.newjob import NewJob
@@ -95,6 +96,17 @@ def test_a_limit_can_be_changed_while_jobs_run(store: Store, hire: Hire) -> None
 
 
 # -- rates -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("half", ["rate", "rate_ms"])
+def test_half_a_rate_is_refused(store: Store, half: str) -> None:
+    with pytest.raises(InvalidInput, match="a rate needs a number and a time"):
+        store.change_queue("mail", paused=True, **{half: 3})
+    assert store.views.queues() == []
+    said = store.change_queue("mail", rate=3, rate_ms=10_000)
+    with pytest.raises(InvalidInput):
+        store.change_queue("mail", **{half: None})
+    assert [queue.rules for queue in store.views.queues()] == [said]
 
 
 def test_no_window_has_more_starts_than_the_rate(store: Store, hire: Hire, clock: Clock) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from queuectl.model import WORKER_STATES
 from queuectl.prometheus import METRICS
-from queuectl.store.figures import WORKER_STATES
 from queuectl.tally import BEYOND, BOUNDS
 
 ROOT = Path(__file__).parents[2]

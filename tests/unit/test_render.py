@@ -17,13 +17,13 @@ from queuectl.cli.render import (
     emit_list,
     paint,
     percent,
-    plural,
     reported,
     table,
     terminal_width,
     visible,
     visible_lines,
 )
+from queuectl.times import plural
 
 NOW = 1_800_000_000_000
 

@@ -75,15 +75,14 @@ def test_the_bounds_grow() -> None:
 # -- histograms ------------------------------------------------------------------------------------------
 
 
-def test_of_nothing_there_is_no_average_and_no_quantile() -> None:
+def test_of_nothing_there_is_no_quantile() -> None:
     nothing = Histogram.of([])
-    assert (nothing.n, nothing.average, nothing.quantile(0.95)) == (0, None, None)
+    assert (nothing.n, nothing.quantile(0.95)) == (0, None)
     assert list(nothing.buckets) == list(BOUNDS)
 
 
 def test_a_quantile_lies_within_its_bucket() -> None:
     histogram = Histogram.of([(100, 90, 6000), (500, 10, 3000)])
-    assert histogram.average == 90
     assert histogram.quantile(0.9) == 100
     assert histogram.quantile(0.95) == 300
     assert histogram.quantile(0.45) == 25 + 75 / 2
@@ -127,5 +126,5 @@ def test_a_point_sums_up_what_ended_within_its_step() -> None:
         (NOON + 2 * MINUTE, "cancelled", "wait", 5, 1, 0),
     ]
     *before, point = tally.points(NOON + 9 * MINUTE, 86_400, rows)
-    assert point == Point(NOON, 3, 2, 50 / 6, 5 + 20 * (0.95 * 6 - 1) / 5, 100)
-    assert {tuple(other[1:]) for other in before} == {(0, 0, None, None, None)}
+    assert point == Point(NOON, 3, 2, 5 + 20 * (0.95 * 6 - 1) / 5)
+    assert {tuple(other[1:]) for other in before} == {(0, 0, None)}

@@ -18,10 +18,11 @@ import httpx
 import jsonschema_rs
 import pytest
 
+from queuectl.remote import ROOT
 from queuectl.store import Store, open_store
 from queuectl.web.access import Role
 from queuectl.web.api.openapi import document
-from queuectl.web.api.operation import ROOT, Operation
+from queuectl.web.api.operation import Operation
 from queuectl.web.api.schemas import SCHEMAS
 from queuectl.web.api.table import OPERATIONS
 from tests.conftest import eventually
@@ -129,6 +130,13 @@ def test_a_job_from_afar_runs_at_home_and_not_where_the_server_was_started(cli: 
         problem(api.post(f"{ROOT}/jobs", json={"command": "pwd", "cwd": "here"}), 422, "whole path")
         body = {"name": "s", "every_seconds": 60, "job": {"command": "pwd"}}
         assert good(api.post(f"{ROOT}/schedules", json=body), 201)["job"]["cwd"] == str(home)
+        with served.session() as form:  # and the dashboard answers alike
+            made = form.post("/jobs/new", data={"command": "pwd"})
+            assert good(api.get(f"{ROOT}{made.headers['location']}"))["cwd"] == str(home)
+            refused = form.post("/jobs/new", data={"command": "pwd", "cwd": "here"})
+            assert (refused.status_code, "is no whole path" in refused.text) == (422, True)
+            assert form.post("/schedules/new", data={"name": "t", "every": "1m", "command": "pwd"}).status_code == 303
+            assert good(api.get(f"{ROOT}/schedules/t"))["job"]["cwd"] == str(home)
 
 
 def test_pages_of_jobs_hang_together(api: httpx.Client, store: Store) -> None:
@@ -308,7 +316,7 @@ def test_queues_are_paused_and_limited(api: httpx.Client, store: Store) -> None:
     changed = good(api.patch("queues/mail", json=wanted), 200, "Queue")
     assert changed == good(api.get("queues/mail")) == {**queue, **wanted, "retry_on": ["1", "SIGKILL"]}
     assert good(api.patch("queues/mail", json={"at_once": None, "retry_on": []}))["at_once"] is None
-    problem(api.patch("queues/mail", json={"rate": None}), 422, "belong together")
+    problem(api.patch("queues/mail", json={"rate": None}), 422, "a rate needs a number and a time")
     problem(api.patch("queues/mail", json={"pausd": True}), 422, 'did you mean "paused"?')
     problem(api.patch("queues/mail", json={"at_once": 0}), 422, "1 to 1000000")
     problem(api.patch("queues/mail", json={}), 422, "says nothing")

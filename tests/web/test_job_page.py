@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 from queuectl.store import Store
 from queuectl.web.access import Role, User
 from queuectl.web.pages import job as job_page
+from queuectl.web.pages import new_job
 from queuectl.web.view import Ask, View, draw
 from tests.conftest import DEADLINE, eventually
 from tests.e2e.conftest import UNTIL_GO, Cli
@@ -244,7 +245,7 @@ def test_every_field_survives_the_form() -> None:
         "batch": "b", "key": " k", "key_limit": 2, "retry_on": ["1"], "no_retry_on": ["SIGKILL", "75"],
         "unique_key": "u ",
     }  # fmt: skip
-    back = job_page.from_texts(dict.fromkeys(job_page.TEXTS, "") | job_page.as_texts(fields))
+    back = new_job.from_texts(dict.fromkeys(new_job.TEXTS, "") | new_job.as_texts(fields))
     back["depends_on"] = [{"condition": "ok"} | link for link in back["depends_on"]]  # type: ignore[attr-defined]
     assert back == fields | {"timeout_seconds": "1.5"}
 

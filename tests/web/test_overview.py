@@ -7,8 +7,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from queuectl.newjob import NewJob
 from queuectl.store import Store
+from queuectl.tally import CHARTS, Point
 from queuectl.web import chart
-from queuectl.web.chart import Column
 from tests.web.conftest import Served, enqueue, login
 from tests.web.sample import NASTY, an_hour, fill
 
@@ -141,8 +141,12 @@ def test_the_theme_can_be_chosen_without_javascript(served: Served, chromium: Br
     page.get_by_role("button", name="Dark").click()
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     assert page.url.endswith("/?span=24h")
+    for elsewhere in ("/nowhere", "/api/v1"):
+        page.goto(elsewhere)
+        expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     page.get_by_role("button", name="As the system").click()
     expect(page.locator("html")).not_to_have_attribute("data-theme", "dark")
+    assert page.url.endswith("/api/v1")
     context.close()
 
 
@@ -164,23 +168,23 @@ def test_viewers_see_no_buttons(served: Served, store: Store) -> None:
 # -- the chart -------------------------------------------------------------------------------------------
 
 HOUR = [
-    Column(moment * 60_000, moment % 7, moment % 3, 100.0 * moment if moment % 5 else None) for moment in range(60)
+    Point(moment * 60_000, moment % 7, moment % 3, 100.0 * moment if moment % 5 else None) for moment in range(60)
 ]
 
 
 def test_a_chart_shows_each_column_with_its_numbers() -> None:
     drawn = chart.draw(HOUR, 3600, "A & <b>")
     assert 'aria-label="A &amp; &lt;b&gt;"' in drawn
-    assert drawn.count("<title>") == sum(column.runs > 0 for column in HOUR)
+    assert drawn.count("<title>") == sum(point.runs > 0 for point in HOUR)
     assert "style=" not in drawn
     assert "6 completed, 1 failed, 95 % waited less than 1.3s" in drawn
     assert "<polyline" not in drawn
 
 
 def test_a_chart_of_nothing_is_a_chart() -> None:
-    for seconds in chart.SCALES:
+    for seconds in CHARTS:
         assert 'class="grid"' in chart.draw([], seconds, "")
-        assert "<title>" not in chart.draw([Column(0, 0, 0, None)], seconds, "")
+        assert "<title>" not in chart.draw([Point(0, 0, 0, None)], seconds, "")
 
 
 @pytest.mark.parametrize(("most", "top"), [(0, 4), (4, 4), (5, 6), (11, 20), (201, 300), (1_000_000, 1_000_000)])
@@ -191,7 +195,7 @@ def test_an_axis_ends_at_a_round_number(most: int, top: int) -> None:
 def test_bars_stay_within_the_plot_and_stand_on_one_another() -> None:
     import re
 
-    drawn = str(chart.draw([Column(0, 3, 3, None)], 3600, ""))
+    drawn = str(chart.draw([Point(0, 3, 3, None)], 3600, ""))
     bars = re.findall(r'class="(completed|failed)" x="[\d.]+%" width="[\d.]+%" y="([\d.]+)" height="([\d.]+)"', drawn)
     (_, y1, h1), (_, y2, h2) = bars
     floor = chart.ROOM + chart.RUNS

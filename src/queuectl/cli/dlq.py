@@ -9,10 +9,11 @@ import click
 from queuectl import newjob, times, triage
 from queuectl.cli.app import job_ids, json_option, jsonl_option, with_store
 from queuectl.cli.jobs import show_table
-from queuectl.cli.render import ago, emit_list, note, plural, say, table
+from queuectl.cli.render import ago, emit_list, note, say, table
 from queuectl.errors import InvalidInput
 from queuectl.model import Job
 from queuectl.store import Store
+from queuectl.times import plural
 
 where_option = click.option(
     "--where",

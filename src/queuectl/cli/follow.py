@@ -17,7 +17,7 @@ from queuectl.lifecycle import exit_status
 from queuectl.model import Job
 from queuectl.states import WAITING
 from queuectl.store import Store
-from queuectl.transcript import transcript
+from queuectl.transcript import before_this_run, transcript
 
 
 @click.command("logs")
@@ -37,9 +37,8 @@ def logs_command(store: Store, job: str, follow: bool, tail: int | None, raw: bo
         _show_from_afar(store.views.job(found.id), tail, raw)
         return
     printed, end = logs.read(found.log_path, tail)
-    history = store.views.history(found.id)
-    if follow and found.state == "processing":  # the marks of the run that goes on are still to come
-        history = [event for event in history if event.run != found.run]
+    known = store.views.history(found.id)
+    history = before_this_run(found, known) if follow else known
     if tail is None:
         printed = transcript(history, printed)
     elif not end:

@@ -20,7 +20,6 @@ from queuectl.cli.render import (
     note,
     paint,
     percent,
-    plural,
     reported,
     say,
     table,
@@ -33,6 +32,7 @@ from queuectl.model import Job, Link
 from queuectl.reasons import reasons_for
 from queuectl.states import WAITING
 from queuectl.store import Store
+from queuectl.times import plural
 
 MOST_NAMED = 20
 CANCEL_PATIENCE = 10.0

@@ -151,11 +151,6 @@ def terminal_width(stream: int = 1) -> int:
         return 100
 
 
-def plural(number: int, noun: str) -> str:
-    """`1 job`, `2,000 jobs`."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
-
-
 def ago(moment: int | None, now: int | None = None) -> str:
     """`3m 20s ago`, or `in 5s`."""
     if moment is None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 
 from queuectl import newjob, times
-from queuectl.cli.render import note, plural, remember_address, visible
+from queuectl.cli.render import note, remember_address, visible
 from queuectl.errors import Conflict, InvalidInput
 from queuectl.newjob import NewJob
 from queuectl.store import Store, open_store
+from queuectl.times import plural
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ import click
 
 from queuectl import doctor, newjob, times
 from queuectl.cli.app import chosen_db, json_option, with_store
-from queuectl.cli.render import Progress, advice, emit_list, note, paint, plural, say, visible
+from queuectl.cli.render import Progress, advice, emit_list, note, paint, say, visible
 from queuectl.errors import InvalidInput
 from queuectl.states import FINISHED, PRUNABLE
 from queuectl.store import Store, open_store
+from queuectl.times import plural
 
 
 @click.command("prune")

@@ -14,10 +14,11 @@ import click
 
 from queuectl import private, procfs, times
 from queuectl.cli.app import json_option, jsonl_option, with_store
-from queuectl.cli.render import ago, emit_list, note, plural, say, table
+from queuectl.cli.render import ago, emit_list, note, say, table
 from queuectl.errors import InvalidInput, NotFound, QueuectlError, TimedOut
 from queuectl.model import Worker
 from queuectl.store import Store
+from queuectl.times import plural
 from queuectl.turns import STRICT, Turns, described
 from queuectl.worker import card
 from queuectl.worker.assignment import RETIRE

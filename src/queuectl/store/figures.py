@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from queuectl import tally
 from queuectl.errors import InvalidInput
 from queuectl.lifecycle import State
+from queuectl.model import WORKER_STATES
 from queuectl.states import FINISHED
 from queuectl.store import limits
 from queuectl.store import questions as ask
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 FIRST_ONES = 100  # of each queue and priority
 OVERDUE = 1000
 RUN_ENDS = ("completed", "failed", "dead", "cancelled", "pending")
-WORKER_STATES = ("idle", "busy", "stopping", "lost")
 
 
 class Histograms(NamedTuple):
@@ -43,21 +43,11 @@ class Figures:
         if seconds not in tally.CHARTS:
             known = ", ".join(map(str, tally.CHARTS))
             raise InvalidInput(f"there is no chart of {seconds} seconds", f"there are those of {known}")
-        span, step = tally.CHARTS[seconds]
+        chart = tally.CHARTS[seconds]
         with self._engine.read() as tx:
             since = tally.beginning(tx.now, seconds)
-            rows = tx.rows(ask.TALLIES_SINCE, {"span": span, "step": step, "since": since})
+            rows = tx.rows(ask.TALLIES_SINCE, {"span": chart.span, "step": chart.step, "since": since})
             return tally.points(tx.now, seconds, [(*row[:4], int(row[4]), int(row[5])) for row in rows])
-
-    def totals(self) -> dict[str, dict[str, int]]:
-        """How many jobs have finished in each queue, by state, ever: those that are gone included."""
-        with self._engine.read() as tx:
-            return _totals(tx, tx.rows(sql.COUNTS))
-
-    def histograms(self) -> dict[str, Histograms]:
-        """The times of all runs of each queue, ever."""
-        with self._engine.read() as tx:
-            return _histograms(tx)
 
     def oldest_wait(self) -> dict[str, int]:
         """The moment since which the oldest due job of each queue has been waiting; no queue that has none due.
@@ -70,8 +60,8 @@ class Figures:
             return _oldest_wait(tx)
 
     def snapshot(self) -> Snapshot:
-        """All of it at one moment. No queue that ever had a job is left out, and no zero: Prometheus does not see the
-        first step of a counter that begins with it."""
+        """All of it at one moment, but for the workers, looked at a moment later. No queue that ever had a job
+        is left out, and no zero: Prometheus does not see the first step of a counter that begins with it."""
         with self._engine.read() as tx:
             counts, rules = tx.rows(sql.COUNTS), limits.all_rules(tx)
             totals, histograms, oldest, now = _totals(tx, counts), _histograms(tx), _oldest_wait(tx), tx.now
@@ -100,7 +90,7 @@ class Figures:
 
 
 def _totals(tx: Transaction, counts: Iterable[Row]) -> dict[str, dict[str, int]]:
-    """What is there, and what has left."""
+    """How many jobs have finished in each queue, ever: what is there, and what has left."""
     totals: dict[str, dict[str, int]] = {}
     for queue, state, n in (*counts, *tx.rows(ask.DEPARTED)):
         states = totals.setdefault(queue, dict.fromkeys(FINISHED, 0))

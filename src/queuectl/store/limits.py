@@ -11,6 +11,7 @@ away must call `follow`.
 
 from __future__ import annotations
 
+from queuectl.errors import InvalidInput
 from queuectl.store import statements as sql
 
 TYPE_CHECKING = False
@@ -45,13 +46,15 @@ def all_rules(tx: Transaction) -> dict[str, Rules]:
 
 
 def change(tx: Transaction, name: str, **fields: Any) -> Rules:
-    """Say something else of a queue; what holds from now on."""
+    """Say something else of a queue; what holds from now on. Half a rate is refused."""
     from queuectl.model import Rules
 
     tx.alone_with([f"queue {name}"], patiently=True)  # no claim that is under way counts by another rule
     tx.run(sql.MENTION_QUEUE, {"name": name})
     [row] = tx.rows(sql.LOCK_QUEUE, {"name": name})
     new = Rules.of(row)._replace(**fields)
+    if (new.rate is None) != (new.rate_ms is None):
+        raise InvalidInput("a rate needs a number and a time", "give both, or neither")
     if new == Rules(name):
         tx.run(sql.FORGET_QUEUE, {"name": name})
     else:

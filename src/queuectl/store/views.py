@@ -61,17 +61,17 @@ class Metrics:
 
 class Views:
     def __init__(self, engine: Engine) -> None:
-        self.engine = self._engine = engine
+        self.engine = engine
 
     # -- jobs --------------------------------------------------------------------------------------------
 
     def resolve(self, text: str) -> str:
         """The id meant by an id, a unique beginning of one, or @last."""
-        return find.resolve(self._engine, text)
+        return find.resolve(self.engine, text)
 
     def job(self, text: str) -> Job:
         id = self.resolve(text)
-        with self._engine.read() as tx:
+        with self.engine.read() as tx:
             found = tx.rows(ask.GET_JOB, {"id": id})
         if not found:  # pruned between the two reads
             raise no_such_job(text)
@@ -79,7 +79,7 @@ class Views:
 
     def these(self, ids: Sequence[str]) -> list[Job]:
         """The jobs with these ids, in their order; what is gone is left out."""
-        with self._engine.read() as tx:
+        with self.engine.read() as tx:
             found = {job.id: job for job in map(self.as_job, tx.rows(ask.GET_JOBS, {"ids": list(ids)}))}
         return [found[id] for id in ids if id in found]
 
@@ -100,7 +100,7 @@ class Views:
             "batch": None if batch is None else newjob.text("batch", batch),
             "limit": limit if 0 <= limit < MOST else MOST,
         }
-        with self._engine.read() as tx:
+        with self.engine.read() as tx:
             if batch is not None:
                 rows = tx.rows(ask.LIST_BATCH, {**params, "state": state})
             elif state is None:
@@ -121,7 +121,7 @@ class Views:
 
         Of the queues that have due jobs, MOST_QUEUES are looked at.
         """
-        with self._engine.read() as tx:
+        with self.engine.read() as tx:
             queues = [queue for (queue,) in tx.rows(sql.READY_QUEUES)][:MOST_QUEUES]
             due = [row for queue in queues for row in tx.rows(ask.NEXT_READY, {"queue": queue, "limit": limit})]
             found = [row[2:] for row in sorted(due, key=lambda row: row[:2])[:limit]]
@@ -136,20 +136,20 @@ class Views:
 
     def tagged(self, tag: str, limit: int) -> list[Job]:
         """The newest jobs with this tag, the latest first."""
-        with self._engine.read() as tx:
+        with self.engine.read() as tx:
             return [self.as_job(row) for row in tx.rows(ask.LAST_TAGGED, {"tag": tag, "limit": limit})]
 
     def _some(self, statement: str, limit: int) -> list[Job]:
-        with self._engine.read() as tx:
+        with self.engine.read() as tx:
             return [self.as_job(row) for row in tx.rows(statement, {"limit": limit})]
 
     def states(self, ids: Sequence[str]) -> dict[str, str]:
-        with self._engine.read() as tx:
+        with self.engine.read() as tx:
             return dict(tx.rows(sql.STATES_OF, {"ids": list(ids)}))
 
     def ids_in(self, batch: str) -> list[str]:
         """The jobs of a batch, in their order; there must be some."""
-        with self._engine.read() as tx:
+        with self.engine.read() as tx:
             ids = [id for (id,) in tx.rows(sql.IDS_IN_BATCH, {"batch": newjob.name("batch", batch)})]
         if not ids:
             raise NotFound(f'there is no batch "{batch}"', "its name is given with enqueue --batch")
@@ -157,7 +157,7 @@ class Views:
 
     def any_due(self) -> bool:
         """Is there a job that could run now, in a queue that is not paused?"""
-        with self._engine.read() as tx:
+        with self.engine.read() as tx:
             resting = {name for name, rule in limits.all_rules(tx).items() if rule.paused}
             if any(name not in resting for (name,) in tx.rows(sql.READY_QUEUES)):
                 return True
@@ -165,7 +165,7 @@ class Views:
 
     def unfinished(self, queue: str | None = None, batch: str | None = None, tag: str | None = None) -> list[str]:
         """The ids of what has not come to its end, the oldest first."""
-        with self._engine.read() as tx:
+        with self.engine.read() as tx:
             return [id for (id,) in tx.rows(ask.UNFINISHED, {"queue": queue, "batch": batch, "tag": tag})]
 
     def wait(
@@ -193,7 +193,7 @@ class Views:
     def history(self, text: str) -> list[Event]:
         """What happened to a job, its enqueueing first."""
         id = self.resolve(text)
-        with self._engine.read() as tx:
+        with self.engine.read() as tx:
             found = tx.rows(ask.GET_JOB, {"id": id})
             rows = tx.rows(ask.HISTORY, {"id": id})
         if not found:
@@ -203,7 +203,7 @@ class Views:
     def ahead_of(self, job: Job) -> int:
         """How many due jobs of its queue come before it, counted up to COUNT_AHEAD_UP_TO."""
         params = {"id": job.id, "queue": job.queue, "priority": job.priority, "limit": COUNT_AHEAD_UP_TO}
-        with self._engine.read() as tx:
+        with self.engine.read() as tx:
             return int(tx.rows(ask.AHEAD_OF, params)[0][0])
 
     def parents(self, id: str, limit: int = MOST) -> list[Link]:
@@ -215,7 +215,7 @@ class Views:
         return self._links(ask.CHILDREN, id, limit)
 
     def _links(self, statement: str, id: str, limit: int) -> list[Link]:
-        with self._engine.read() as tx:
+        with self.engine.read() as tx:
             return [Link(*row) for row in tx.rows(statement, {"id": id, "limit": limit})]
 
     def waits(self, id: str) -> list[Wait]:
@@ -233,7 +233,7 @@ class Views:
         return chain
 
     def prunable(self, states: Sequence[str], older_than: float) -> int:
-        with self._engine.read() as tx:
+        with self.engine.read() as tx:
             before = tx.now - round(older_than * 1000)
             return int(tx.rows(sql.COUNT_PRUNABLE, {"states": list(states), "before": before})[0][0])
 
@@ -249,7 +249,7 @@ class Views:
         for flag in ("cancel_requested", "parked"):
             fields[flag] = bool(fields[flag])
         fields |= results.loaded(fields.pop("report"))
-        place = fields.pop("log_place") or self._engine.log_place or f":{self._engine.log_dir}"
+        place = fields.pop("log_place") or self.engine.log_place or f":{self.engine.log_dir}"
         host, _, folder = place.partition(":")
         elsewhere = host if host not in ("", os.uname().nodename) else None
         return Job(**fields, log_path=logs.path_of(folder, fields["id"]), log_host=elsewhere)
@@ -271,16 +271,16 @@ class Views:
 
     def clock(self) -> int:
         """The moment by which the times of this queue are written."""
-        with self._engine.read() as tx:
+        with self.engine.read() as tx:
             return tx.now
 
     def _counts(self) -> list[Row]:
-        with self._engine.read() as tx:
+        with self.engine.read() as tx:
             return tx.rows(sql.COUNTS)
 
     def queues(self) -> list[Queue]:
         """All that have or had jobs, or of which something is said."""
-        with self._engine.read() as tx:
+        with self.engine.read() as tx:
             counts, rules = tx.rows(sql.COUNTS), limits.all_rules(tx)
         found = {name: {str(state): 0 for state in State} for name in sorted({row[0] for row in counts} | set(rules))}
         for name, state, n in counts:
@@ -293,7 +293,7 @@ class Views:
 
     def obstacles(self, job: Job) -> Obstacles:
         """What the limits of its queue and of its key have to say to a job that waits."""
-        with self._engine.read() as tx:
+        with self.engine.read() as tx:
             rules = limits.rules(tx, [job.queue])
             rule = rules.get(job.queue, Rules(job.queue))
             by_queue = tx.rows(sql.RUNNING_HERE, {"queue": job.queue}) if rule.at_once else []
@@ -309,7 +309,7 @@ class Views:
 
     def workers(self) -> list[Worker]:
         """All that have registered and not left; each says if it is alive."""
-        with self._engine.read() as tx:
+        with self.engine.read() as tx:
             rows, running = tx.rows(ask.WORKERS), tx.rows(ask.RUNNING)
             now = tx.now
         return [
@@ -324,8 +324,8 @@ class Views:
                 heartbeat_at=heartbeat_at,
                 stop=stop,
                 jobs=tuple(job for holder, job in running if holder == id),
-                alive=self._engine.is_alive((id, pid, pid_started, place, expires_at), now),
-                here=self._engine.is_here(place),
+                alive=self.engine.is_alive((id, pid, pid_started, place, expires_at), now),
+                here=self.engine.is_here(place),
             )
             for (
                 id, pid, pid_started, place, expires_at, host, manager_pid, queues, concurrency, started_at,
@@ -338,12 +338,12 @@ class Views:
     ) -> list[Act]:
         """Who did what, the latest first; `before` is the number of an act."""
         params = {"before": before or MOST, "limit": limit, "who": who, "action": action}
-        with self._engine.read() as tx:
+        with self.engine.read() as tx:
             return [Act(*row) for row in tx.rows(ask.ACTS, params)]
 
     def metrics(self) -> Metrics:
         counts = self.counts()
-        with self._engine.read() as tx:
+        with self.engine.read() as tx:
             recent = tx.rows(ask.RECENT_FINISHED, {"limit": METRICS_WINDOW})
             minute = tx.rows(ask.FINISHED_SINCE, {"since": tx.now - 60_000})[0][0]
             hour = tx.rows(ask.FINISHED_SINCE, {"since": tx.now - 3_600_000})[0][0]

@@ -7,6 +7,7 @@ import http
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import anyio.to_thread
@@ -26,9 +27,9 @@ from queuectl.web.guard import Guard
 from queuectl.web.hosts import Hosts
 from queuectl.web.live import Live, stream
 from queuectl.web.refusals import Malformed, Unauthorized, UnknownPage, WrongMethod, problem
-from queuectl.web.routing import Door, admit, desk, form, here, local_path, user_of, wants_page
+from queuectl.web.routing import Door, admit, desk, form, local_path, user_of, wants_page
 from queuectl.web.stores import Stores
-from queuectl.web.view import FOLDER, Ask, View, answer, draw, regions
+from queuectl.web.view import FOLDER, Ask, View, answer, ask_of, draw, regions
 
 THREADS = 100  # more than can wait for the database at once: others are answered meanwhile
 FLASH = 10  # seconds that what was said about an action waits for the next page
@@ -69,9 +70,7 @@ def make_app(
 def _page(page: pages.Page) -> Door:
     def show(request: Request) -> Response:
         flash = request.cookies.get(f"{desk(request).cookie}_said")
-        query = dict(request.query_params)
-        chosen = theme.of(request)
-        ask = Ask(user_of(request), request.path_params, query, unquote(flash or ""), here(request), chosen)
+        ask = ask_of(request, user_of(request), unquote(flash or ""))
         with desk(request).stores.lend() as store:
             view = page.show(store, ask)
         response = answer(request, view, ask)
@@ -86,8 +85,7 @@ def _action(action: pages.Action) -> Door:
     def do(request: Request) -> Response:
         fields = form(request)
         user = user_of(request)
-        query = dict(request.query_params)
-        ask = Ask(user, request.path_params, query, here=here(request), theme=theme.of(request))
+        ask = ask_of(request, user)
         if action.asks and "sure" not in fields:
             again = [(name, value) for name, values in fields.items() for value in values if name != "csrf"]
             return answer(request, View("sure.html", {"question": action.asks, "again": again}), ask)
@@ -133,7 +131,8 @@ def _say(request: Request, error: QueuectlError) -> Response:
     if isinstance(error, Unauthorized) and request.method in ("GET", "HEAD"):
         return login.ask_for_it(request)
     title = http.HTTPStatus(error.http_status).phrase
-    ask = Ask(getattr(request.state, "user", None) or login.NOBODY, theme=theme.of(request))
+    ask = ask_of(request, getattr(request.state, "user", None) or login.NOBODY)
+    ask = replace(ask, here="/")  # what was sent to this address cannot be sent again by a link
     view = View("error.html", {"title": title, "message": error.message, "hint": error.hint}, error.http_status)
     return answer(request, view, ask)
 

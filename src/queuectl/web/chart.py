@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from markupsafe import Markup
 
 from queuectl import times
+from queuectl.tally import CHARTS, MINUTE, Chart, Point
 
 RUNS, WAITS = 150, 56  # the heights of the two plots
 ROOM = 16  # above each, for what the topmost line means
@@ -25,43 +25,20 @@ NICE_SPANS = (
 )  # fmt: skip
 
 
-class Column(NamedTuple):
-    """What ended within one step of time."""
-
-    moment: int
-    completed: int
-    failed: int
-    wait_p95_ms: float | None
-
-    @property
-    def runs(self) -> int:
-        return self.completed + self.failed
-
-
-class Scale(NamedTuple):
-    """How the steps are called: below which ones a time is written, and how."""
-
-    days: bool  # else hours and minutes
-    every: int  # minutes, unless it is days
-
-
-SCALES = {3600: Scale(False, 10), 86_400: Scale(False, 240), 604_800: Scale(True, 1440)}
-
-
-def draw(columns: Sequence[Column], seconds: int, label: str) -> Markup:
+def draw(points: Sequence[Point], seconds: int, label: str) -> Markup:
     """How many runs ended and failed, and below it how long the slowest had waited."""
-    most = nice(max((column.runs for column in columns), default=0))
-    longest = nice_span(max((column.wait_p95_ms or 0 for column in columns), default=0))
+    most = nice(max((point.runs for point in points), default=0))
+    longest = nice_span(max((point.wait_p95_ms or 0 for point in points), default=0))
     height = ROOM + RUNS + ROOM + WAITS + FOOT
     floor = ROOM + RUNS
     marks = {ROOM: f"{most:,} runs", ROOM + RUNS / 2: f"{most // 2:,}", floor: ""}
     marks |= {floor + ROOM: times.span(longest / 1000) + " waiting", floor + ROOM + WAITS: ""}
     parts = [
         *(Markup('<line class="grid" x1="0" x2="100%" y1="{y}" y2="{y}"/>').format(y=_number(y)) for y in marks),
-        *_waits(columns, longest, floor + ROOM),
-        *_bars(columns, most, seconds),
+        *_waits(points, longest, floor + ROOM),
+        *_bars(points, most, seconds),
         *(Markup('<text x="0" y="{}">{}</text>').format(_number(y - 4), text) for y, text in marks.items() if text),
-        *_times(columns, SCALES[seconds], height - 5),
+        *_times(points, CHARTS[seconds], height - 5),
     ]
     return Markup('<svg class="chart" width="100%" height="{}" role="img" aria-label="{}">{}</svg>').format(
         height, label, Markup("").join(parts)
@@ -83,55 +60,55 @@ def nice_span(milliseconds: float) -> int:
 
 
 def when(moment: int, seconds: int) -> str:
-    """The beginning of a column, for people."""
-    form = "%a %H:%M" if SCALES[seconds].days else "%H:%M"
+    """The beginning of a point, for people."""
+    form = "%a %H:%M" if CHARTS[seconds].by_day else "%H:%M"
     return time.strftime(form, time.localtime(moment / 1000))
 
 
-def _times(columns: Sequence[Column], scale: Scale, y: float) -> list[Markup]:
+def _times(points: Sequence[Point], chart: Chart, y: float) -> list[Markup]:
     """A time where a new day or a new round hour begins; none so near the edge that it would be cut."""
     found = []
     before: object = None
-    for index, column in enumerate(columns):
-        there = time.localtime(column.moment / 1000)
-        part = (there.tm_yday, 0 if scale.days else (there.tm_hour * 60 + there.tm_min) // scale.every)
-        x = 100 * index / len(columns)
+    for index, point in enumerate(points):
+        there = time.localtime(point.moment / 1000)
+        part = (there.tm_yday, 0 if chart.by_day else (there.tm_hour * 60 + there.tm_min) * MINUTE // chart.mark)
+        x = 100 * index / len(points)
         if before not in (None, part) and 3 < x < 97:
-            text = time.strftime("%a" if scale.days else "%H:%M", there)
+            text = time.strftime("%a" if chart.by_day else "%H:%M", there)
             found.append(Markup('<text x="{}%" y="{}" text-anchor="middle">{}</text>').format(_number(x), y, text))
         before = part
     return found
 
 
-def _waits(columns: Sequence[Column], longest: int, top: float) -> list[Markup]:
-    width = 100 / len(columns) if columns else 0
+def _waits(points: Sequence[Point], longest: int, top: float) -> list[Markup]:
+    width = 100 / len(points) if points else 0
 
     def place(index: int, wait: float) -> tuple[str, str]:
         return _number((index + 0.5) * width), _number(top + WAITS * (1 - min(wait / longest, 1)))
 
     found = []
     last: tuple[str, str] | None = None
-    for index, column in enumerate(columns):
-        here = None if column.wait_p95_ms is None else place(index, column.wait_p95_ms)
+    for index, point in enumerate(points):
+        here = None if point.wait_p95_ms is None else place(index, point.wait_p95_ms)
         if here and last:
             line = Markup('<line class="wait" x1="{}%" y1="{}" x2="{}%" y2="{}"/>')
             found.append(line.format(*last, *here))
-        elif here and (index + 1 == len(columns) or columns[index + 1].wait_p95_ms is None):
+        elif here and (index + 1 == len(points) or points[index + 1].wait_p95_ms is None):
             found.append(Markup('<circle class="dot" cx="{}%" cy="{}" r="2"/>').format(*here))
         last = here
     return found
 
 
-def _bars(columns: Sequence[Column], most: int, seconds: int) -> list[Markup]:
+def _bars(points: Sequence[Point], most: int, seconds: int) -> list[Markup]:
     """What fails stands on what does not; the whole height says what it is about."""
-    width = 100 / len(columns) if columns else 0
+    width = 100 / len(points) if points else 0
     found = []
-    for index, column in enumerate(columns):
-        if not column.runs:
+    for index, point in enumerate(points):
+        if not point.runs:
             continue
         inside = []
         y: float = ROOM + RUNS
-        for kind, n in (("completed", column.completed), ("failed", column.failed)):
+        for kind, n in (("completed", point.completed), ("failed", point.failed)):
             if not n:
                 continue
             high = max(1.5, RUNS * n / most)
@@ -141,9 +118,9 @@ def _bars(columns: Sequence[Column], most: int, seconds: int) -> list[Markup]:
                     kind, _number((index + 0.12) * width), _number(width * 0.76), _number(y), _number(high)
                 )
             )
-        about = f"{when(column.moment, seconds)}: {column.completed:,} completed, {column.failed:,} failed"
-        if column.wait_p95_ms is not None:
-            about += f", 95 % waited less than {times.span(column.wait_p95_ms / 1000)}"
+        about = f"{when(point.moment, seconds)}: {point.completed:,} completed, {point.failed:,} failed"
+        if point.wait_p95_ms is not None:
+            about += f", 95 % waited less than {times.span(point.wait_p95_ms / 1000)}"
         found.append(
             Markup('<g><title>{}</title><rect class="column" x="{}%" width="{}%" y="{}" height="{}"/>{}</g>').format(
                 about, _number(index * width), _number(width), 0, ROOM + RUNS + ROOM + WAITS, Markup("").join(inside)

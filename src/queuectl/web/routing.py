@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from queuectl.remote import ROOT
 from queuectl.web.access import Role, User
 from queuectl.web.refusals import Forbidden, Malformed, Unauthorized
 
@@ -89,7 +89,4 @@ def here(request: Request) -> str:
 def wants_page(request: Request) -> bool:
     """Is it a person who asks, rather than a program?"""
     path = request.url.path
-    return path == "/api/v1" or not path.startswith(("/api/", "/metrics", "/live"))
-
-
-Endpoint = Callable[[Request], Response]
+    return path == ROOT or not path.startswith(("/api/", "/metrics", "/live"))

@@ -8,10 +8,10 @@ import stat
 
 from queuectl import newjob, private
 from queuectl.errors import InvalidInput, did_you_mean
+from queuectl.remote import TOKEN_VARIABLE
 from queuectl.web.access import Role, Token
 
 SHORTEST_TOKEN = 16
-TOKEN_VARIABLE = "QUEUECTL_TOKEN"
 EXAMPLE = "one a line: NAME viewer|operator|admin TOKEN; or a token alone, for an admin"
 
 

@@ -16,7 +16,10 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from queuectl import __version__, times
 from queuectl.search import Filter
+from queuectl.times import plural
+from queuectl.web import theme
 from queuectl.web.access import Role, User
+from queuectl.web.routing import here
 
 FOLDER = os.path.dirname(__file__)
 _REGION = re.compile(r"<!--live (\w[\w-]*)-->(.*?)<!--/live-->", re.DOTALL)
@@ -35,6 +38,10 @@ class Ask:
 
     def may(self, role: Role) -> bool:
         return self.user.role >= role
+
+
+def ask_of(request: Request, user: User, said: str = "") -> Ask:
+    return Ask(user, request.path_params, dict(request.query_params), said, here(request), theme.of(request))
 
 
 @dataclass(frozen=True)
@@ -111,11 +118,6 @@ def sought(**fields: Any) -> str:
 
 def span(milliseconds: float | None) -> str:
     return "" if milliseconds is None else times.span(milliseconds / 1000)
-
-
-def plural(number: int, noun: str) -> str:
-    """`1 job`, `2,000 jobs`."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def clock(moment: int | None) -> Markup:

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from queuectl.cli.render import advice, plural
+from queuectl.cli.render import advice
 from queuectl.cli.top import pages
 from queuectl.cli.top import view as v
 from queuectl.cli.top.cells import Line, cut, cut_start, one_line, paragraph, said, width
 from queuectl.cli.top.panes import WIDE, heads_and_rows
 from queuectl.cli.top.view import Known, Pane, View
+from queuectl.times import plural
 
 ROOMY = 12  # rows from which there is a line with the counts
 EMPTY = {

@@ -9,14 +9,15 @@ from starlette.responses import JSONResponse, Response
 
 from queuectl import jsontext
 from queuectl.errors import InvalidInput, did_you_mean
+from queuectl.remote import ROOT
 from queuectl.web.access import Role
 from queuectl.web.api.check import check, from_text
 from queuectl.web.api.openapi import document
-from queuectl.web.api.operation import ROOT, Call, Operation, Reply
+from queuectl.web.api.operation import Call, Operation, Reply
 from queuectl.web.api.table import OPERATIONS
 from queuectl.web.refusals import Malformed, WrongKind
 from queuectl.web.routing import Door, desk, user_of
-from queuectl.web.view import Ask, View, answer
+from queuectl.web.view import View, answer, ask_of
 
 
 def _door(operation: Operation) -> Door:
@@ -87,13 +88,12 @@ def _openapi(request: Request) -> Response:
 
 
 def _page(request: Request) -> Response:
-    ask = Ask(user_of(request))
     groups: dict[str, list[Operation]] = {}
     for operation in OPERATIONS:
         groups.setdefault(operation.group, []).append(operation)
     address = f"{request.url.scheme}://{request.headers['host']}"
     shows = {"groups": groups, "document": document(), "root": ROOT, "address": address}
-    return answer(request, View("api.html", shows), ask)
+    return answer(request, View("api.html", shows), ask_of(request, user_of(request)))
 
 
 ROUTES: tuple[Door, ...] = (

@@ -17,7 +17,7 @@ from queuectl import logs
 from queuectl.errors import Conflict, NotFound, QueuectlError, StoreUnavailable
 from queuectl.model import Job
 from queuectl.store import Store
-from queuectl.transcript import transcript
+from queuectl.transcript import before_this_run, transcript
 from queuectl.web.api.operation import Call
 from queuectl.web.refusals import TooBusy, as_problem
 from queuectl.web.routing import desk
@@ -93,10 +93,8 @@ def _start_here(store: Store, job: Job, tail: int | None, raw: bool, follow: boo
     if raw or size > LARGEST:
         return Start(job, b"", 0, size)
     history = store.views.history(job.id)
-    if follow and job.state == "processing":  # the marks of the run that goes on are still to come
-        history = [event for event in history if event.run != job.run]
     printed, size = logs.read(job.log_path)
-    return Start(job, transcript(history, printed), size, size)
+    return Start(job, transcript(before_this_run(job, history) if follow else history, printed), size, size)
 
 
 def _size(path: str) -> int:

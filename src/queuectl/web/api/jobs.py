@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from typing import Any
 
 from queuectl import newjob, search
-from queuectl.errors import Conflict, InvalidInput, NotFound
+from queuectl.errors import InvalidInput, NotFound
 from queuectl.newjob import NewJob
 from queuectl.reasons import reasons_for
+from queuectl.remote import ROOT
 from queuectl.search import Filter
-from queuectl.store import Store
+from queuectl.store import Store, several
 from queuectl.web import cursors
-from queuectl.web.api.operation import ROOT, Call, Reply
+from queuectl.web.afar import from_afar
+from queuectl.web.api.operation import Call, Reply
 from queuectl.web.api.schemas import MOST_JOBS
 
 FILTERS = ("state", "queue", "tag", "batch")
@@ -31,45 +32,19 @@ def create_jobs(store: Store, call: Call) -> Reply:
         wanted = wanted["jobs"]
         if not isinstance(wanted, list):
             raise InvalidInput('"jobs" must be a list', 'for example {"jobs": [{"command": "true"}]}')
-    several = isinstance(wanted, list)
-    if several and not 1 <= len(wanted) <= MOST_JOBS:
+    many = isinstance(wanted, list)
+    if many and not 1 <= len(wanted) <= MOST_JOBS:
         raise InvalidInput(f"there are {len(wanted):,} jobs", f"send 1 to {MOST_JOBS:,} of them")
+
+    def read(fields: Any) -> NewJob:
+        return newjob.from_fields(from_afar(store, fields))
+
     key = call.query.get("Idempotency-Key")
     submission = None if key is None else (key, hashlib.sha256(call.raw).hexdigest())
-    try:
-        ids = store.enqueue(_new_jobs(store, wanted if several else [wanted], several), submission=submission)
-    except Conflict as error:
-        raise (error.of_job(error.index) if several and error.index is not None else error) from None
-    if several:
+    ids = several.enqueue(store, wanted if many else [wanted], many, read, submission)
+    if many:
         return Reply({"jobs": [job.as_json() for job in store.views.these(ids)]}, 201)
     return Reply(store.views.job(ids[0]).as_json(), 201, {"Location": f"{ROOT}/jobs/{ids[0]}"})
-
-
-def _new_jobs(store: Store, wanted: list[Any], several: bool) -> list[NewJob]:
-    jobs = []
-    for index, fields in enumerate(wanted):
-        try:
-            jobs.append(newjob.from_fields(job_fields(store, fields)))
-        except InvalidInput as error:
-            raise (error.of_job(index) if several else error) from None
-    return jobs
-
-
-def job_fields(store: Store, fields: Any) -> dict[str, Any]:
-    """The fields of a job from afar: no folder of the server is meant that was not named."""
-    if not isinstance(fields, dict):
-        raise InvalidInput("a job is a JSON object", 'for example {"command": "true"}')
-    cwd = fields.get("cwd")
-    if isinstance(cwd, str) and not cwd.startswith("/"):
-        raise InvalidInput(f'"{cwd[:80]}" is no whole path', "begin it with /: folders of the server are not yours")
-    return {**fields, "cwd": home(store)} if cwd is None else fields
-
-
-def home(store: Store) -> str | None:
-    """Where jobs from afar run if they do not say it. The folder that the server was started in means nothing to
-    them; where there are many machines, neither does a home: it is left to the worker."""
-    folder = os.path.expanduser("~")
-    return None if store.engine.leased or not os.path.isabs(folder) or not os.path.isdir(folder) else folder
 
 
 # -- looking at them -------------------------------------------------------------------------------------

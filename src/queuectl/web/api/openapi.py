@@ -6,7 +6,8 @@ import functools
 from typing import Any
 
 from queuectl import __version__
-from queuectl.web.api.operation import ROOT, Operation
+from queuectl.remote import ROOT
+from queuectl.web.api.operation import Operation
 from queuectl.web.api.schemas import SCHEMAS, ref
 from queuectl.web.api.table import IN_PATH, JOB_ID, OPERATIONS
 

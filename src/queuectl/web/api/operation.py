@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 from queuectl.web.access import Role, User
 from queuectl.web.api.schemas import Schema
 
-ROOT = "/api/v1"
-
 
 class Param(NamedTuple):
     name: str
@@ -45,7 +43,7 @@ class Operation:
     the request and the call, is a coroutine that holds no store, and gives a response."""
 
     method: str
-    path: str  # below ROOT
+    path: str  # below remote.ROOT
     role: Role
     summary: str
     do: Callable[..., Any]

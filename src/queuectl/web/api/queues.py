@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from queuectl import newjob
-from queuectl.errors import InvalidInput, NotFound, did_you_mean
-from queuectl.model import Queue, Rules
+from queuectl.errors import NotFound, did_you_mean
+from queuectl.model import Queue
 from queuectl.store import Store
 from queuectl.web.access import Role
 from queuectl.web.api.operation import Call
@@ -40,10 +40,6 @@ def change_queue(store: Store, call: Call) -> dict[str, Any]:
     for field in ("at_once", "per_key", "rate", "rate_ms"):
         if changes.get(field) is not None:
             changes[field] = int(changes[field])
-    now = next((queue.rules for queue in store.views.queues() if queue.name == name), Rules(name))
-    new = now._replace(**changes)
-    if (new.rate is None) != (new.rate_ms is None):
-        raise InvalidInput('"rate" and "rate_ms" belong together', 'for example {"rate": 10, "rate_ms": 60000}')
     rules = store.change_queue(name, **changes)
     jobs = next((queue.jobs for queue in store.views.queues() if queue.name == name), None)
     return Queue(name, jobs if jobs is not None else _none(store), rules).as_json()

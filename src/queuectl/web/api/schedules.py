@@ -6,10 +6,11 @@ from typing import Any
 
 from queuectl import times
 from queuectl.errors import InvalidInput
+from queuectl.remote import ROOT
 from queuectl.schedule import Schedule
 from queuectl.store import Store
-from queuectl.web.api.jobs import job_fields
-from queuectl.web.api.operation import ROOT, Call, Reply
+from queuectl.web.afar import from_afar
+from queuectl.web.api.operation import Call, Reply
 from queuectl.zone import local_zone
 
 SHOWN = 5
@@ -50,7 +51,7 @@ def _add(store: Store, name: str, body: dict[str, Any], zone: str, replace: bool
     every = body.get("every_seconds")
     if every is not None and not 1 <= every <= times.LONGEST_DELAY:
         raise InvalidInput('"every_seconds" is out of range', f"it takes 1 to {times.LONGEST_DELAY}")
-    fields = {key: value for key, value in job_fields(store, body["job"]).items() if value is not None}
+    fields = {key: value for key, value in from_afar(store, body["job"]).items() if value is not None}
     return store.schedules.add(
         name, body.get("cron"), every, body.get("zone") or zone, fields, body.get("overlap"), body.get("missed"),
         replace,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from queuectl import newjob
+from queuectl import newjob, rules
 from queuectl.graph import CONDITIONS
 from queuectl.lifecycle import State
+from queuectl.model import WORKER_STATES
 from queuectl.schedule import MISSED, OVERLAPS
+from queuectl.settings import SETTINGS
 
 Schema = dict[str, Any]
 
@@ -74,8 +76,8 @@ NEW_JOB = wish(
             "maximum": newjob.PRIORITIES,
             "description": "Higher runs first.",
         },
-        "max_retries": {"type": ["integer", "null"], "minimum": 0, "maximum": 1_000_000},
-        "backoff_base": {"type": ["number", "null"], "minimum": 0, "maximum": 1000},
+        "max_retries": {"type": ["integer", "null"], "minimum": 0, "maximum": SETTINGS["max_retries"].at_most},
+        "backoff_base": {"type": ["number", "null"], "minimum": 0, "maximum": SETTINGS["backoff_base"].at_most},
         "timeout_seconds": {
             "type": ["number", "string", "null"],
             "minimum": 0,
@@ -168,7 +170,7 @@ EVENT = record(
     }
 )
 
-_LIMIT: Schema = {"type": ["integer", "null"], "minimum": 1, "maximum": 1_000_000}
+_LIMIT: Schema = {"type": ["integer", "null"], "minimum": 1, "maximum": rules.MOST}
 RULES: dict[str, Schema] = {
     "paused": FLAG,
     "at_once": said(_LIMIT, "So many of its jobs may run at once."),
@@ -230,7 +232,7 @@ WORKER = record(
         "stop": maybe(TEXT),
         "jobs": many(TEXT),
         "alive": FLAG,
-        "state": {"type": "string", "enum": ["idle", "busy", "stopping", "lost"]},
+        "state": {"type": "string", "enum": list(WORKER_STATES)},
     }
 )
 

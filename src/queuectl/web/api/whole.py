@@ -8,6 +8,7 @@ from queuectl import settings, triage
 from queuectl.errors import InvalidInput, NotFound
 from queuectl.settings import Number, Setting
 from queuectl.store import Store
+from queuectl.web import workers
 from queuectl.web.api.jobs import cursor, cursor_in
 from queuectl.web.api.operation import Call
 
@@ -20,10 +21,7 @@ def list_workers(store: Store, call: Call) -> dict[str, Any]:
 def stop_worker(store: Store, call: Call) -> dict[str, Any]:
     """Tell a worker to leave: `drain` after its running jobs, `now` ending those and putting them back."""
     id = call.path["id"]
-    alive = {worker.id for worker in store.views.workers() if worker.alive}
-    if id not in alive:
-        raise NotFound(f'there is no worker "{id}"', "see them at /api/v1/workers")
-    store.stop_workers([id], call.body["how"])
+    workers.stop(store, [id], call.body["how"])
     return {"id": id, "stop": call.body["how"]}
 
 

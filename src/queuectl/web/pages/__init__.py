@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from queuectl.store import Store
 from queuectl.web.access import Role
-from queuectl.web.pages import audit, bulk, dead, job, jobs, overview, queues, schedules, settings, workers
+from queuectl.web.pages import audit, bulk, dead, job, jobs, new_job, overview, queues, schedules, settings, workers
 from queuectl.web.view import Ask, Done, Fields, View
 
 
@@ -30,7 +30,7 @@ class Action(NamedTuple):
 PAGES = (
     Page("/", overview.show),
     Page("/jobs", jobs.show),
-    Page("/jobs/new", job.new, Role.ADMIN),  # before the jobs: none of them is looked for by this name
+    Page("/jobs/new", new_job.show, Role.ADMIN),  # before the jobs: none of them is looked for by this name
     Page("/jobs/{id}", job.show),
     Page("/bulk/new", bulk.show_new, Role.OPERATOR),
     Page("/bulk/{id}", bulk.show),
@@ -46,7 +46,7 @@ PAGES = (
 )
 
 ACTIONS: tuple[Action, ...] = (
-    Action("/jobs/new", job.create, Role.ADMIN),
+    Action("/jobs/new", new_job.create, Role.ADMIN),
     Action("/jobs/{id}/cancel", job.cancel, Role.OPERATOR),
     Action("/jobs/{id}/retry", job.retry, Role.OPERATOR),
     Action("/jobs/{id}/delete", job.delete, Role.ADMIN, "Delete this job with its history and its log?"),

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from queuectl import triage
 from queuectl.model import Job
 from queuectl.store import Store
-from queuectl.web.view import Ask, Done, Fields, View, plural
+from queuectl.times import plural
+from queuectl.web.view import Ask, Done, Fields, View
 
 ON_A_PAGE = 100
 

@@ -11,10 +11,11 @@ from queuectl.lifecycle import State
 from queuectl.search import Filter
 from queuectl.store import Store
 from queuectl.store.listing import Page
+from queuectl.times import plural
 from queuectl.web import cursors
 from queuectl.web.bulk import WORKS
 from queuectl.web.deeds import DEEDS, apply
-from queuectl.web.view import Ask, Done, Fields, View, plural
+from queuectl.web.view import Ask, Done, Fields, View
 
 ON_A_PAGE = 50
 STEPS_BACK = 50  # pages that "Newer" knows the way to

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from queuectl.model import Job, Worker
+from queuectl import tally
+from queuectl.model import WORKER_STATES, Job, Worker
 from queuectl.store import Store
+from queuectl.tally import Point
 from queuectl.web import chart
-from queuectl.web.chart import Column
 from queuectl.web.view import Ask, View
 
-SPANS = {"1h": (3600, "1 hour"), "24h": (86_400, "24 hours"), "7d": (604_800, "7 days")}
+SPANS = {one.name: seconds for seconds, one in tally.CHARTS.items()}
 RECENT_MINUTES = 5
 RUNNING = 12
 FAILURES = 8
@@ -22,22 +23,23 @@ def show(store: Store, ask: Ask) -> View:
     views = store.views
     span = ask.query.get("span", "1h")
     span = span if span in SPANS else "1h"
-    seconds, words = SPANS[span]
+    seconds = SPANS[span]
+    words = tally.CHARTS[seconds].words
     counts, queues, oldest = views.counts(), views.queues(), store.figures.oldest_wait()
-    columns = _series(store, seconds)
+    points = store.figures.series(seconds)
     return View(
         "overview.html",
         {
             "counts": counts,
             "any": any(counts.values()),
-            "per_minute": _per_minute(columns if span == "1h" else _series(store, 3600)),
+            "per_minute": _per_minute(points if span == "1h" else store.figures.series(3600)),
             "oldest": min(oldest.values(), default=None),
             "oldest_of": oldest,
             "workers": _workers(views.workers()),
             "span": span,
-            "spans": {name: words for name, (_, words) in SPANS.items()},
-            "chart": chart.draw(columns, seconds, _summary(columns, words)),
-            "columns": [(chart.when(column.moment, seconds), column) for column in columns if column.runs],
+            "spans": {one.name: one.words for one in tally.CHARTS.values()},
+            "chart": chart.draw(points, seconds, _summary(points, words)),
+            "points": [(chart.when(point.moment, seconds), point) for point in points if point.runs],
             "queues": sorted(queues, key=lambda queue: -_open(queue.jobs))[:QUEUES],
             "more_queues": len(queues) - QUEUES,
             "running": views.running(RUNNING),
@@ -47,28 +49,23 @@ def show(store: Store, ask: Ask) -> View:
     )
 
 
-def _series(store: Store, seconds: int) -> list[Column]:
-    points = store.figures.series(seconds)
-    return [Column(point.moment, point.completed, point.failed, point.wait_p95_ms) for point in points]
-
-
-def _per_minute(columns: list[Column]) -> str:
+def _per_minute(points: list[Point]) -> str:
     """On average over the last whole minutes."""
-    recent = columns[-1 - RECENT_MINUTES : -1]
+    recent = points[-1 - RECENT_MINUTES : -1]
     if not recent:
         return "–"
-    rate = sum(column.completed for column in recent) / len(recent)
+    rate = sum(point.completed for point in recent) / len(recent)
     return f"{rate:.1f}" if 0 < rate < 10 else f"{rate:,.0f}"
 
 
-def _summary(columns: list[Column], words: str) -> str:
-    completed, failed = sum(column.completed for column in columns), sum(column.failed for column in columns)
+def _summary(points: list[Point], words: str) -> str:
+    completed, failed = sum(point.completed for point in points), sum(point.failed for point in points)
     return f"Runs of the last {words}: {completed:,} completed, {failed:,} failed"
 
 
 def _workers(workers: list[Worker]) -> dict[str, int]:
     states = [worker.state for worker in workers]
-    return {state: states.count(state) for state in ("busy", "idle", "stopping", "lost")}
+    return {state: states.count(state) for state in WORKER_STATES}
 
 
 def _open(jobs: dict[str, int]) -> int:

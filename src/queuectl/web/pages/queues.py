@@ -47,30 +47,24 @@ def _as_written(said: Rules) -> dict[str, str]:
 def change(store: Store, ask: Ask, fields: Fields) -> Done | View:
     name = newjob.name("queue", ask.query.get("edit", "").strip())
     filled = {field: given(fields, field) for field in _as_written(Rules(name))}
+    said = next((queue.rules for queue in store.views.queues() if queue.name == name), Rules(name))
     try:
-        wanted = _meant(filled)
+        changes = {field: value for field, value in _meant(filled).items() if getattr(said, field) != value}
+        if changes:
+            said = store.change_queue(name, **changes)
     except InvalidInput as wrong:
         return _view(store, ask, filled, wrong)
-    said = next((queue.rules for queue in store.views.queues() if queue.name == name), Rules(name))
-    changes = {field: value for field, value in wanted.items() if getattr(said, field) != value}
-    if changes:
-        said = store.change_queue(name, **changes)
     words = f"{said.limits or 'no limits'}; retries {said.retries or 'as its jobs say'}"
     return Done(f"Queue {name}: {words}.", to="/queues")
 
 
 def _meant(filled: dict[str, str]) -> dict[str, object]:
     """The fields of `Rules`; what is left empty is not limited."""
-    rate = rules.limit(filled["rate"] or "none")
-    if rate and not filled["per"]:
-        raise InvalidInput("a rate needs a time", 'say "per" what: 1m, 1h')
-    if filled["per"] and not rate:
-        raise InvalidInput(f'how many per "{filled["per"]}"?', "give both, or neither")
     return {
         "at_once": rules.limit(filled["at_once"] or "none"),
         "per_key": rules.limit(filled["per_key"] or "none"),
-        "rate": rate,
-        "rate_ms": rules.span(filled["per"]) if rate else None,
+        "rate": rules.limit(filled["rate"] or "none"),
+        "rate_ms": rules.span(filled["per"]) if filled["per"] else None,
         "retry_on": rules.ends("retry_on", filled["retry_on"]),
         "no_retry_on": rules.ends("no_retry_on", filled["no_retry_on"]),
     }

@@ -11,6 +11,7 @@ from queuectl.cron import firings
 from queuectl.errors import Conflict, InvalidInput, QueuectlError
 from queuectl.schedule import Firing, Schedule
 from queuectl.store import Store
+from queuectl.web.afar import from_afar
 from queuectl.web.view import Ask, Done, Fields, View, given
 from queuectl.zone import local_zone
 
@@ -164,7 +165,7 @@ def _save(store: Store, fields: Fields, old: Schedule | None) -> Done | View:
 def _meant(store: Store, filled: Mapping[str, str], old: Schedule | None) -> dict[str, Any]:
     if bool(filled["cron"]) == bool(filled["every"]):
         raise InvalidInput("say when, or how often", "fill in Cron or Every, one of them")
-    job = dict(old.job) if old else {"cwd": store.engine.default_cwd()}
+    job = dict(old.job) if old else from_afar(store, {})
     job |= {"command": filled["command"], "queue": filled["queue"] or "default", "priority": _priority(filled)}
     return {
         "name": filled["name"],
