@@ -123,7 +123,10 @@ def _exchange(line: socket.socket, target: Target, headers: Mapping[str, str], b
     wanted = {"host": target.authority, **headers, "connection": "close"}
     connection.request("POST", target.path, body, wanted)
     response = connection.getresponse()
-    text = response.read(READ).decode(errors="replace")
+    try:
+        text = response.read(READ).decode(errors="replace")
+    except (ValueError, OverflowError):  # a chunk of less than nothing
+        raise http.client.HTTPException("its answer has no length") from None
     return Answer(response.status, response.reason, " ".join(text.split())[:200], time.monotonic() - began)
 
 

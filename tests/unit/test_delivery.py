@@ -144,7 +144,21 @@ def test_a_name_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
         post("http://nobody.invalid/")
 
 
-@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1", b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 xyz ?\r\n\r\n"])
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"HTTP/1.1",
+        b"SSH-2.0-x\r\n\r\n",
+        b"HTTP/1.1 xyz ?\r\n\r\n",
+        CHUNKED + b"-5\r\nhello\r\n0\r\n\r\n",
+        CHUNKED + b"-1\r\nhello\r\n0\r\n\r\n",
+        CHUNKED + b"-" + b"f" * 20 + b"\r\nhello\r\n0\r\n\r\n",
+    ],
+)
 def test_what_is_no_answer(serve: Callable[..., int], answer: bytes) -> None:
     port = serve(lambda line: (line.recv(65536), line.sendall(answer)))
     with pytest.raises(QueuectlError, match="no answer from"):
