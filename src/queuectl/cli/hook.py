@@ -81,8 +81,8 @@ def _where(words: tuple[str, ...], secret_file: str | None, allow_private: bool)
     """A URL with its secret, or a command."""
     if not words:
         raise InvalidInput("say where to", "give a URL, or a command behind --")
-    if len(words) == 1 and "://" in words[0] and " " not in words[0].strip():
-        url = words[0].strip()
+    url = " ".join(words).strip()
+    if url.lower().startswith(("http://", "https://")) or ("://" in url and " " not in url):
         host = webhook.target(url).host
         if not allow_private:
             webhook.refuse_plainly_private(host)
