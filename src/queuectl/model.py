@@ -6,11 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
+from queuectl.errors import InvalidInput
 from queuectl.settings import Config
 from queuectl.states import FINISHED
 from queuectl.times import iso, parse_moment, span
 
 INTERNAL = ("run", "cancel_requested", "log_host", "parked")  # not part of a job's JSON
+JSON_KINDS: Mapping[type, tuple[str, ...]] = {
+    str: ("id", "command", "queue", "state", "run_at", "created_at", "updated_at", "log_path"),
+    int: ("priority", "attempts", "crashes", "snoozes", "max_retries"),
+    list: ("tags", "retry_on", "no_retry_on", "notify", "depends_on"),
+    dict: ("env",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +79,27 @@ class Job:
         return data
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Job:
-        """The job that this is the JSON of. Its internals are not in there: they say nothing."""
-        values: dict[str, Any] = {field.name: data.get(field.name) for field in fields(cls)}
-        for name, value in values.items():
-            if name.endswith("_at") and value is not None:
-                values[name] = parse_moment(value, 0)
-        for name in ("tags", "retry_on", "no_retry_on", "notify"):
-            values[name] = tuple(values[name] or ())
-        values["depends_on"] = tuple(
-            (link, "ok") if isinstance(link, str) else (link["id"], link["condition"])
-            for link in values["depends_on"] or ()
-        )
+    def from_json(cls, data: Any) -> Job:
+        """The job that this is the JSON of; ValueError if it is none. Its internals are not in there."""
+        names = {field.name for field in fields(cls)} - set(INTERNAL)
+        if not isinstance(data, Mapping) or names - data.keys():
+            raise ValueError("these are not the fields of a job")
+        values: dict[str, Any] = {name: data[name] for name in names}
+        for kind, those in JSON_KINDS.items():
+            if not all(isinstance(values[name], kind) for name in those):
+                raise ValueError(f"a job's {', '.join(those)} must be a {kind.__name__}")
+        try:
+            for name, value in values.items():
+                if name.endswith("_at") and value is not None:
+                    values[name] = parse_moment(value, 0)
+            for name in ("tags", "retry_on", "no_retry_on", "notify"):
+                values[name] = tuple(values[name])
+            values["depends_on"] = tuple(
+                (link, "ok") if isinstance(link, str) else (link["id"], link["condition"])
+                for link in values["depends_on"]
+            )
+        except (AttributeError, KeyError, TypeError, InvalidInput):
+            raise ValueError("what is in this job is not what is in jobs") from None
         return cls(**{**values, "run": 0, "cancel_requested": False, "log_host": None, "parked": False})
 
 

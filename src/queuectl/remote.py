@@ -8,8 +8,9 @@ import math
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from queuectl import times
@@ -27,12 +28,16 @@ from queuectl.errors import (
 from queuectl.model import Job
 
 TOKEN_VARIABLE = "QUEUECTL_TOKEN"
+TOKEN_FILE = "….serve/token"
 ROOT = "/api/v1"
 PATIENCE = 30.0  # seconds for an answer
 LONG_POLL = 20.0  # seconds that the server waits with an answer, if there is nothing to say; less than the above
 STALE = 5.0  # seconds after which a connection is not trusted with what must not be said twice
 PAGE = 500
-LARGEST = 64 << 20
+LARGEST = 64 << 20  # bytes of an answer
+BROKEN_OFF = "the connection broke off"
+
+T = TypeVar("T")
 
 KINDS: Mapping[int, type[QueuectlError]] = {
     400: InvalidInput,
@@ -45,6 +50,13 @@ KINDS: Mapping[int, type[QueuectlError]] = {
     422: InvalidInput,
     504: TimedOut,
 }
+
+
+class Page(NamedTuple):
+    """Some jobs, and where the next ones are."""
+
+    jobs: list[Job]
+    next: str | None
 
 
 class Remote:
@@ -60,31 +72,29 @@ class Remote:
         if not wanted:
             return []
         if len(wanted) == 1:
-            return [Job.from_json(self._server.ask("POST", "/jobs", wanted[0], headers))]
-        return [Job.from_json(job) for job in self._server.ask("POST", "/jobs", {"jobs": wanted}, headers)["jobs"]]
+            return [self._server.ask("POST", "/jobs", Job.from_json, wanted[0], headers)]
+        return self._server.ask("POST", "/jobs", partial(_jobs, count=len(wanted)), {"jobs": wanted}, headers)
 
     def get(self, id: str) -> Job:
-        return Job.from_json(self._server.ask("GET", _path(id)))
+        return self._server.ask("GET", _path(id), Job.from_json)
 
     def jobs(self, state: str | None, queue: str | None, tag: str | None, limit: int) -> Iterator[Job]:
         given = {"state": state, "queue": queue, "tag": tag}
         params = {name: value for name, value in given.items() if value is not None}
         left = math.inf if limit < 0 else limit
-        first = self._page(params, left) if left else {"jobs": [], "next": None}  # a slip is told at once
+        first = self._page(params, left) if left else Page([], None)  # a slip is told at once
         return self._pages(first, params, left)
 
-    def _pages(self, page: dict[str, Any], params: Mapping[str, str], left: float) -> Iterator[Job]:
+    def _pages(self, page: Page, params: Mapping[str, str], left: float) -> Iterator[Job]:
         while True:
-            for job in page["jobs"]:
-                yield Job.from_json(job)
-            left -= len(page["jobs"])
-            if page["next"] is None or left <= 0:
+            yield from page.jobs
+            left -= len(page.jobs)
+            if page.next is None or left <= 0:
                 return
-            page = self._page({**params, "cursor": page["next"]}, left)
+            page = self._page({**params, "cursor": page.next}, left)
 
-    def _page(self, params: Mapping[str, str], left: float) -> dict[str, Any]:
-        answer: dict[str, Any] = self._server.ask("GET", "/jobs?" + urlencode({**params, "limit": min(PAGE, left)}))
-        return answer
+    def _page(self, params: Mapping[str, str], left: float) -> Page:
+        return self._server.ask("GET", "/jobs?" + urlencode({**params, "limit": min(PAGE, left)}), _page)
 
     def wait(self, ids: Sequence[str], timeout: float | None) -> list[Job]:
         deadline = math.inf if timeout is None else time.monotonic() + timeout
@@ -92,8 +102,8 @@ class Remote:
         for number, job in enumerate(found):
             while not found[number].finished:
                 left = deadline - time.monotonic()
-                answer = self._server.ask("GET", f"{_path(job.id)}/wait?timeout={max(0, min(left, LONG_POLL)):.3f}")
-                found[number] = Job.from_json(answer["job"])
+                path = f"{_path(job.id)}/wait?timeout={max(0, min(left, LONG_POLL)):.3f}"
+                found[number] = self._server.ask("GET", path, _job)
                 if left <= 0 and not found[number].finished:
                     late = sum(not self.get(job.id).finished for job in found)
                     raise TimedOut(f"{late} of {len(ids)} jobs have not finished in time", f"look at job {job.id}")
@@ -101,15 +111,14 @@ class Remote:
 
     def cancel(self, ids: Sequence[str]) -> None:
         if ids:
-            self._server.ask("POST", "/jobs/cancel", {"ids": list(ids)})
+            self._server.ask("POST", "/jobs/cancel", _changed, {"ids": list(ids)})
 
     def retry(self, ids: Sequence[str]) -> None:
         if ids:
-            self._server.ask("POST", "/jobs/retry", {"ids": list(ids)})
+            self._server.ask("POST", "/jobs/retry", _changed, {"ids": list(ids)})
 
     def counts(self) -> dict[str, int]:
-        counts: dict[str, int] = self._server.ask("GET", "/stats")["jobs"]
-        return counts
+        return self._server.ask("GET", "/stats", _counts)
 
     def close(self) -> None:
         self._server.close()
@@ -128,6 +137,37 @@ def _wanted(job: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(moment := fields.get(name), str):
             fields[name] = times.iso(times.parse_moment(moment, times.now_ms()))
     return fields
+
+
+# -- what is in an answer; a KeyError, TypeError or ValueError if it is not ---------------------------------
+
+
+def _job(found: Any) -> Job:
+    return Job.from_json(found["job"])
+
+
+def _jobs(found: Any, count: int | None = None) -> list[Job]:
+    if not isinstance(jobs := found["jobs"], list) or count not in (None, len(jobs)):
+        raise ValueError
+    return [Job.from_json(job) for job in jobs]
+
+
+def _page(found: Any) -> Page:
+    if not isinstance(next := found["next"], str | None):
+        raise ValueError
+    return Page(_jobs(found), next)
+
+
+def _changed(found: Any) -> None:
+    if type(found["done"]) is not int:
+        raise ValueError
+
+
+def _counts(found: Any) -> dict[str, int]:
+    counts: dict[str, int] = found["jobs"]
+    if not isinstance(counts, dict) or not counts or not all(type(count) is int for count in counts.values()):
+        raise ValueError
+    return counts
 
 
 class Server:
@@ -154,8 +194,10 @@ class Server:
     def close(self) -> None:
         self._connection.close()
 
-    def ask(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] = {}) -> Any:
-        """The answer, as JSON; a problem is raised as the error that it is."""
+    def ask(
+        self, method: str, path: str, read: Callable[[Any], T], body: Any = None, headers: Mapping[str, str] = {}
+    ) -> T:
+        """What `read` makes of the answer's JSON; a problem is raised as the error that it is."""
         data = None if body is None else _json(body)
         sent = {"Accept": "application/json", **headers}
         if self._token:
@@ -174,7 +216,11 @@ class Server:
                 status, kind, answer = self._exchange(method, self._root + path, data, sent)
             except (OSError, http.client.HTTPException) as second:
                 raise self._lost(second, method) from None
-        return self._understood(status, kind, answer)
+        found = self._understood(status, kind, answer)
+        try:
+            return read(found)
+        except (KeyError, TypeError, ValueError):
+            raise self._strange(status) from None
 
     def _exchange(
         self, method: str, path: str, data: bytes | None, headers: Mapping[str, str]
@@ -182,12 +228,26 @@ class Server:
         try:
             self._connection.request(method, path, data, dict(headers))
             response = self._connection.getresponse()
-            answer = response.read(LARGEST)
+            answer = self._read(response)
         except BaseException:
             self._connection.close()
             raise
         self._used = time.monotonic()
         return response.status, response.headers.get_content_type(), answer
+
+    def _read(self, response: http.client.HTTPResponse) -> bytes:
+        try:
+            answer = response.read(LARGEST + 1)
+        except (http.client.IncompleteRead, ValueError, OverflowError):  # the latter: a chunk of less than nothing
+            raise ConnectionError(BROKEN_OFF) from None
+        if len(answer) > LARGEST:
+            raise StoreUnavailable(
+                f"the answer of {self._name} is larger than {LARGEST >> 20} MiB",
+                "ask for less at once: a smaller limit",
+            )
+        if response.length:  # still to come: `read` does not mind
+            raise ConnectionError(BROKEN_OFF)
+        return answer
 
     def _lost(self, error: Exception, method: str) -> StoreUnavailable:
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -198,18 +258,23 @@ class Server:
     def _understood(self, status: int, kind: str, answer: bytes) -> Any:
         try:
             found = json.loads(answer) if kind in ("application/json", "application/problem+json") else None
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if status < 300 and found is not None:
             return found
         if not isinstance(found, dict) or not isinstance(found.get("detail"), str):
-            raise StoreUnavailable(f"{self._name} answered {status}, not like queuectl", "check the address")
+            raise self._strange(status)
         raise self._problem(status, found)
+
+    def _strange(self, status: int) -> StoreUnavailable:
+        return StoreUnavailable(f"{self._name} answered {status}, not like queuectl", "check the address")
 
     def _problem(self, status: int, found: dict[str, Any]) -> QueuectlError:
         message, hint = found["detail"], str(found.get("hint", ""))
         if status == 401:
-            given = f"give another: token=…, or set {TOKEN_VARIABLE}"
+            given = (
+                f"give another: token=…, or set {TOKEN_VARIABLE}; queuectl serve says which file has it: {TOKEN_FILE}"
+            )
             message = f"{self._name} {'does not know this token' if self._token else 'wants a token'}"
             hint = given if self._token else given.replace("another", "it")
         kind = KINDS.get(status, StoreUnavailable if status >= 500 else QueuectlError)

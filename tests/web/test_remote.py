@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -152,9 +154,12 @@ def test_a_token_is_needed_and_told(served: Served, monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("QUEUECTL_TOKEN", raising=False)
     with pytest.raises(Denied, match="wants a token") as missing:
         Queue(served.url).stats()
-    assert "QUEUECTL_TOKEN" in missing.value.hint
-    with pytest.raises(Denied, match="does not know this token"):
+    with pytest.raises(Denied, match="does not know this token") as wrong_one:
         Queue(served.url, token="x" * 20).stats()
+    for hint in (missing.value.hint, wrong_one.value.hint):
+        assert "QUEUECTL_TOKEN" in hint
+        assert "queuectl serve" in hint
+        assert ".serve/token" in hint
     monkeypatch.setenv("QUEUECTL_TOKEN", served.tokens["viewer"])
     with Queue(served.url) as viewer:
         assert viewer.stats()["pending"] == 0
@@ -254,3 +259,153 @@ def test_a_lost_answer_makes_no_second_job(cli: Cli) -> None:
             assert middleman.swallowed == 3
             assert eventually(lambda: queue.get(job.id).state) == "cancelled"
         middleman.close()
+
+
+# -- answers that are none -------------------------------------------------------------------------------
+
+
+class Stub:
+    """Says what it is told to, one answer for each request, and hangs up after each; the last one from then on."""
+
+    def __init__(self) -> None:
+        self.answers: list[bytes] = []
+        self.asked: list[bytes] = []
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            client, _ = self._socket.accept()
+            with client:
+                if not (asked := _message(client)):
+                    return
+                self.asked.append(asked)
+                try:
+                    client.sendall(self.answers.pop(0) if len(self.answers) > 1 else self.answers[0])
+                except OSError:  # it has heard enough
+                    pass
+
+    def close(self) -> None:
+        socket.create_connection(self._socket.getsockname()).close()
+        self._thread.join()
+        self._socket.close()
+
+
+@pytest.fixture
+def stub() -> Iterator[Stub]:
+    stub = Stub()
+    yield stub
+    stub.close()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/json\r\n"
+
+
+def said(body: bytes, length: int | None = None) -> bytes:
+    size = len(body) if length is None else length
+    return HEAD + b"Content-Length: %d\r\n\r\n" % size + body
+
+
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+BROKEN = {
+    "at once": said(b"", 5000),
+    "in its middle": said(b'{"id": ', 5000),
+    "after what looks like all": said(b"{}", 5000),
+    "in a chunk": CHUNKED + b"ff\r\n{}",
+    "between chunks": CHUNKED + b"2\r\n{}\r\n",
+    "in a chunk of less than nothing": CHUNKED + b"-5\r\n{}\r\n0\r\n\r\n",
+}
+
+
+def job_json(**fields: Any) -> dict[str, Any]:
+    now = "2026-11-15T10:33:24.123Z"
+    lists: dict[str, Any] = {name: [] for name in ("tags", "retry_on", "no_retry_on", "notify", "depends_on")}
+    numbers = dict.fromkeys(("priority", "attempts", "crashes", "snoozes", "max_retries"), 0)
+    texts = {"id": "a", "command": "true", "queue": "default", "state": "pending", "log_path": "/x"}
+    times = dict.fromkeys(("run_at", "created_at", "updated_at"), now)
+    rest = dict.fromkeys(name for name in Job.__slots__ if name not in INTERNAL)
+    return {**rest, **lists, **numbers, **texts, **times, "env": {}, **fields}
+
+
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
+def test_an_answer_that_breaks_off_is_asked_for_again(stub: Stub, broken: bytes) -> None:
+    whole = json.dumps(job_json()).encode()
+    page = json.dumps({"jobs": [job_json()], "next": None}).encode()
+    with Queue(stub.url) as queue:
+        asks: list[tuple[Callable[[], list[Job]], bytes]] = [
+            (lambda: [queue.get("a")], whole),
+            (lambda: [queue.enqueue("true")], whole),
+            (lambda: list(queue.jobs()), page),
+        ]
+        for ask, answer in asks:
+            stub.asked, stub.answers = [], [broken, said(answer)]
+            assert [job.id for job in ask()] == ["a"]
+            first, second = stub.asked
+            assert first == second, "with the same key"
+        stub.asked, stub.answers = [], [broken]
+        with pytest.raises(StoreUnavailable, match="broke off") as lost:
+            queue.get("a")
+        assert not isinstance(lost.value, OutcomeUnknown)
+        with pytest.raises(OutcomeUnknown, match="was lost"):
+            queue.enqueue("true")
+        assert len(stub.asked) == 4
+        for steer in (queue.cancel, queue.retry):
+            stub.asked = []
+            with pytest.raises(OutcomeUnknown, match="was lost"):
+                steer("a")
+            assert len(stub.asked) == 1
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_an_answer_that_is_too_large_is_not_cut(stub: Stub, chunked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = json.dumps(job_json()).encode()
+    fits = text + b" " * ((1 << 20) - len(text))
+    monkeypatch.setattr(remote, "LARGEST", 1 << 20)
+
+    def answer(body: bytes) -> bytes:
+        return CHUNKED + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if chunked else said(body)
+
+    with Queue(stub.url) as queue:
+        stub.answers = [answer(fits)]
+        assert queue.get("a").id == "a"
+        stub.answers = [answer(fits + b" "), answer(fits)]
+        with pytest.raises(StoreUnavailable, match="larger than 1 MiB") as large:
+            queue.get("a")
+        assert "smaller limit" in large.value.hint
+        assert queue.get("a").id == "a", "the next answer is not the rest of that one"
+
+
+STRANGE: list[Any] = [
+    {}, [], "hi", 5, True, None, {"job": {}}, {"jobs": [{}]}, {"jobs": {}}, {"jobs": 5}, {"jobs": "ab", "next": None},
+    {"jobs": {"a": "b"}}, {"jobs": [job_json()], "next": 5}, {"done": "yes"}, {"job": job_json(id=None)},
+    *(job_json(**{name: value}) for name, value in {"id": None, "state": 5, "tags": "ab", "env": [], "attempts": "1",
+      "created_at": "soonish", "started_at": 5, "depends_on": [5]}.items()),
+    {name: value for name, value in job_json().items() if name != "notify"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", [*map(json.dumps, STRANGE), "[" * 100_000, '{"a":' * 100_000, "{", "9" * 5000])
+def test_what_is_not_from_queuectl_is_not_taken_for_it(stub: Stub, body: str) -> None:
+    stub.answers = [said(body.encode())]
+    with Queue(stub.url) as queue:
+        for ask in (
+            lambda: queue.get("a"),
+            lambda: queue.enqueue("true"),
+            lambda: queue.enqueue_many(["true", "true"]),
+            lambda: queue.jobs(),
+            lambda: queue.wait("a"),
+            lambda: queue.cancel("a"),
+            lambda: queue.retry("a"),
+            lambda: queue.stats(),
+        ):
+            with pytest.raises(StoreUnavailable, match="answered 200, not like queuectl") as strange:
+                ask()
+            assert strange.value.hint
+
+
+def test_all_new_jobs_are_in_the_answer(stub: Stub) -> None:
+    stub.answers = [said(json.dumps({"jobs": [job_json()]}).encode())]
+    with Queue(stub.url) as queue, pytest.raises(StoreUnavailable, match="not like queuectl"):
+        queue.enqueue_many(["true", "true"])
