@@ -238,7 +238,7 @@ class Server:
     def _read(self, response: http.client.HTTPResponse) -> bytes:
         try:
             answer = response.read(LARGEST + 1)
-        except (http.client.IncompleteRead, ValueError, OverflowError):  # the latter: a chunk of less than nothing
+        except (http.client.IncompleteRead, ValueError, OverflowError):  # these two: a chunk of less than nothing
             raise ConnectionError(BROKEN_OFF) from None
         if len(answer) > LARGEST:
             raise StoreUnavailable(
