@@ -363,7 +363,7 @@ COMMANDS: dict[str, list[str]] = {
     "history": [], "explain": [], "wait": [], "cancel": [], "dlq": ["list", "retry", "purge"],
     "queue": ["list", "pause", "resume", "limit", "set"],
     "schedule": ["add", "list", "show", "remove", "pause", "resume", "trigger"],
-    "hook": ["add", "list", "show", "remove", "pause", "resume", "test"], "metrics": [],
+    "hook": ["add", "list", "show", "remove", "pause", "resume", "test"], "metrics": [], "serve": [],
     "config": ["set", "get", "list", "unset"], "prune": [], "reset": [], "backup": [], "copy": [],
     "doctor": [], "completion": [],
 }  # fmt: skip
