@@ -61,7 +61,7 @@ class Dashboard:
         while "Ctrl-C" not in printed:
             printed += self._process.stdout.readline()
         self.url = re.findall(r"(http://\S+)/login", printed)[0]
-        with open(f"{made.db}.run/serve.token") as file:
+        with open(f"{made.db}.serve/token") as file:
             self.token = file.read().strip()
 
     def get(self, path: str) -> float:

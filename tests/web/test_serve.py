@@ -26,7 +26,7 @@ def test_the_printed_link_logs_in_once(cli: Cli) -> None:
 
 def test_its_own_token_is_kept_where_only_the_owner_reads(cli: Cli) -> None:
     with serving(cli, tokens=False) as served:
-        file = cli.db.with_name("queue.db.run") / "serve.token"
+        file = cli.db.with_name("queue.db.serve") / "token"
         assert str(file) in served.printed
         assert file.stat().st_mode & 0o777 == 0o600
         token = file.read_text().strip()
@@ -39,9 +39,9 @@ def test_a_link_is_not_left_in_the_journal_of_a_service(served: Served) -> None:
     assert "code=" not in served.printed
 
 
-@pytest.mark.parametrize("name", ["serve.token", "serve.key"])
+@pytest.mark.parametrize("name", ["token", "key"])
 def test_a_secret_that_was_never_written_lets_nobody_in(cli: Cli, name: str) -> None:
-    folder = cli.db.with_name("queue.db.run")
+    folder = cli.db.with_name("queue.db.serve")
     folder.mkdir(mode=0o700)
     (folder / name).touch(mode=0o600)
     result = cli("serve", "--port", "0")

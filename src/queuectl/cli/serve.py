@@ -63,9 +63,9 @@ def serve_command(
         )
     stores = Stores(chosen_db(ctx, db))
     if own:
-        token, file = tokens.own_token(stores.run_dir)
+        token, file = tokens.own_token(stores.own_folder)
         known, where = [token], f"It is in {file}, which only you can read."
-    entry = access.Access(known, tokens.signing_key(stores.run_dir))
+    entry = access.Access(known, tokens.signing_key(stores.own_folder))
     listening = server.listen(host, port)
     port = listening.getsockname()[1]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -83,6 +83,9 @@ def _action(action: pages.Action) -> Door:
         fields = form(request)
         user = user_of(request)
         ask = ask_of(request, user)
+        if action.asks and "sure" not in fields:
+            again = [(name, value) for name, values in fields.items() for value in values if name != "csrf"]
+            return answer(request, View("sure.html", {"question": action.asks, "again": again}), ask)
         with desk(request).stores.lend(user.name) as store:
             done = action.do(store, ask, fields)
         if isinstance(done, View):  # a form with something wrong in it, or not sent off yet
@@ -122,7 +125,7 @@ def _say(request: Request, error: QueuectlError) -> Response:
     """To a program as a problem, to a person as a page."""
     if not wants_page(request):
         return problem(error)
-    if isinstance(error, Unauthorized) and request.method == "GET":
+    if isinstance(error, Unauthorized) and request.method in ("GET", "HEAD"):
         return login.ask_for_it(request)
     title = http.HTTPStatus(error.http_status).phrase
     ask = ask_of(request, getattr(request.state, "user", None) or login.NOBODY)

@@ -18,6 +18,8 @@ WRONG_LINK = "This link has been used, or was printed by an earlier start. Use t
 
 def show(request: Request) -> Response:
     """The form; or, with the code of the printed link, straight in."""
+    if request.state.user:
+        return RedirectResponse(local_path(request.query_params.get("next", "/")), 303)
     code = request.query_params.get("code")
     if code is None or request.method != "GET":
         return _form(request, "")

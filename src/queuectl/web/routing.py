@@ -44,7 +44,7 @@ def admit(user: User | None, role: Role) -> None:
     if user is None:
         raise Unauthorized("who are you?", "log in, or send your token: Authorization: Bearer TOKEN")
     if user.role < role:
-        raise Forbidden(f"{user.name} is {_a(user.role)}; this takes {_a(role)}", "ask for a token with that role")
+        raise Forbidden(f'"{user.name}" is {_a(user.role)}; this takes {_a(role)}', "ask for a token with that role")
 
 
 def _a(role: Role) -> str:

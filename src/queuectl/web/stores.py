@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +23,8 @@ class Stores:
         first = open_store(url, patience=PATIENCE)
         self.url = first.engine.url
         self.name = first.engine.name
-        self.run_dir = first.engine.run_dir
+        # Beside the folder of the bells, not in it: workers clear away what they do not know there.
+        self.own_folder = os.path.splitext(first.engine.run_dir)[0] + ".serve"
         self._free: queue.LifoQueue[Store | None] = queue.LifoQueue()  # the last used is the warmest
         for _ in range(MOST - 1):
             self._free.put(None)

@@ -69,12 +69,12 @@ def _strong(secret: str, where: str) -> str:
 
 def own_token(folder: str) -> tuple[Token, str]:
     """The admin's token of this queue, made when it is first needed, and the file that only its owner can read."""
-    path = os.path.join(folder, "serve.token")
+    path = os.path.join(folder, "token")
     return Token("admin", Role.ADMIN, _kept(path)), path
 
 
 def signing_key(folder: str) -> bytes:
-    return _kept(os.path.join(folder, "serve.key")).encode()
+    return _kept(os.path.join(folder, "key")).encode()
 
 
 def _kept(path: str) -> str:

@@ -24,6 +24,7 @@ class Action(NamedTuple):
     path: str
     do: Callable[[Store, Ask, Fields], Done | View]
     role: Role
+    asks: str = ""  # what somebody is asked whose page could not ask him before
 
 
 PAGES = (
@@ -48,16 +49,16 @@ ACTIONS: tuple[Action, ...] = (
     Action("/jobs/new", new_job.create, Role.ADMIN),
     Action("/jobs/{id}/cancel", job.cancel, Role.OPERATOR),
     Action("/jobs/{id}/retry", job.retry, Role.OPERATOR),
-    Action("/jobs/{id}/delete", job.delete, Role.ADMIN),
+    Action("/jobs/{id}/delete", job.delete, Role.ADMIN, "Delete this job with its history and its log?"),
     Action("/chosen/cancel", jobs.cancel, Role.OPERATOR),
     Action("/chosen/retry", jobs.retry, Role.OPERATOR),
-    Action("/chosen/delete", jobs.delete, Role.ADMIN),
+    Action("/chosen/delete", jobs.delete, Role.ADMIN, "Delete these jobs with their history and logs?"),
     Action("/bulk/new/cancel", bulk.start_cancel, Role.OPERATOR),
     Action("/bulk/new/retry", bulk.start_retry, Role.OPERATOR),
     Action("/bulk/new/delete", bulk.start_delete, Role.ADMIN),
     Action("/bulk/{id}/stop", bulk.stop, Role.OPERATOR),
     Action("/dead/retry", dead.retry, Role.OPERATOR),
-    Action("/dead/delete", dead.delete, Role.ADMIN),
+    Action("/dead/delete", dead.delete, Role.ADMIN, "Delete these jobs with their history and logs?"),
     Action("/queues", queues.change, Role.ADMIN),
     Action("/queues/pause", queues.pause, Role.OPERATOR),
     Action("/queues/resume", queues.resume, Role.OPERATOR),
@@ -66,7 +67,12 @@ ACTIONS: tuple[Action, ...] = (
     Action("/schedules/{name}/run", schedules.run, Role.ADMIN),
     Action("/schedules/{name}/pause", schedules.pause, Role.OPERATOR),
     Action("/schedules/{name}/resume", schedules.resume, Role.OPERATOR),
-    Action("/schedules/{name}/remove", schedules.remove, Role.ADMIN),
+    Action(
+        "/schedules/{name}/remove",
+        schedules.remove,
+        Role.ADMIN,
+        "Remove this schedule? Jobs that it has enqueued stay.",
+    ),
     Action("/workers/stop", workers.stop, Role.OPERATOR),
     Action("/settings", settings.change, Role.ADMIN),
     Action("/settings/unset", settings.unset, Role.ADMIN),

@@ -69,6 +69,7 @@ document.addEventListener("submit", (event) => {
   event.preventDefault();
   ask(question, event.submitter, () => {
     asked.add(form);
+    form.append(Object.assign(document.createElement("input"), { type: "hidden", name: "sure", value: "yes" }));
     form.requestSubmit(event.submitter);
   });
 });
@@ -83,7 +84,7 @@ function ask(question, button, then) {
   const yes = Object.assign(document.createElement("button"), {
     value: "yes",
     className: danger ? "danger" : "primary",
-    textContent: button?.textContent.trim() || "Yes",
+    textContent: `Yes, ${button?.textContent.trim().toLowerCase() || "do it"}`,
     autofocus: true,
   });
   form.append(no, yes);
