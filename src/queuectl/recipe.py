@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from queuectl import newjob, times
 from queuectl.model import Job
+from queuectl.spelling import visible_lines
 
 OPTIONS = {
     "queue": "--queue",
@@ -51,8 +52,12 @@ def fields_of(job: Job, config: Mapping[str, float], now: int) -> dict[str, obje
 
 
 def command_line(job: Job, config: Mapping[str, float], now: int) -> str:
-    """The `queuectl enqueue` that makes such a job."""
-    return newjob.quote(["queuectl", "enqueue", *_words(fields_of(job, config, now), job)])
+    """The `queuectl enqueue` that makes such a job. All of it can be seen: where options could not be, it is JSON."""
+    fields = fields_of(job, config, now)
+    line = newjob.quote(["queuectl", "enqueue", *_words(fields, job)])
+    if line == visible_lines(line):
+        return line
+    return newjob.quote(["queuectl", "enqueue", json.dumps(fields).replace("\x7f", "\\u007f")])  # JSON lets that be
 
 
 def _words(fields: Mapping[str, object], job: Job) -> Iterator[str]:

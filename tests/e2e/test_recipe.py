@@ -11,6 +11,7 @@ from queuectl.times import now_ms
 from tests.e2e.conftest import Cli, on_sqlite
 
 QUOTES = "echo 'a' \"b\" `c` $HOME \\ é\n<b>!\t-x"
+UNSEEN = "echo 'a\u202e\x1b[31m\x7f\x9b\r\u2028\\u202e é\n\t"
 JOBS: list[dict[str, Any]] = [
     {"command": "true"},
     {"command": QUOTES},
@@ -23,6 +24,15 @@ JOBS: list[dict[str, Any]] = [
     {"command": "true", "timeout": 0, "backoff_base": 3, "cwd": "/tmp/a b'c"},
     {"command": "true", "env": {"A": "x=y z", "EMPTY": "", "QUOTES": QUOTES}, "tags": ["-x", "a'b", "$(id)"]},
     {"command": "true", "batch": "b.1", "key": "-k 'ey", "key_limit": 3},
+    {
+        "command": UNSEEN,
+        "cwd": "/tmp/\u2066",
+        "env": {"A": UNSEEN},
+        "key": "k",
+        "tags": ["a"],
+        "timeout": 1e-5,
+    },
+    {"command": "true", "env": {"A": "\r"}, "max_retries": 7, "retry_on": [1], "depends_on": ["a"], "batch": "b"},
     {"command": "true", "run_at": "2999-01-01T00:00:00.123Z"},
     {"command": "true", "depends_on": ["a", {"id": "b", "condition": "fail"}, {"id": "c", "condition": "any"}]},
 ]
@@ -39,6 +49,7 @@ def test_what_is_pasted_makes_the_same_job(q: Cli) -> None:
     for fields in [*JOBS, {"command": "true", "unique_key": "only 'one"}]:
         job = store.views.job(q.enqueue(**fields))
         line = recipe.command_line(job, store.config(), now_ms())
+        assert all(c.isprintable() or c in "\n\t" for c in line)
         if job.unique_key:
             assert q.shell(line).code == 4  # as it should be while the other has not finished
             q.ok("cancel", job.id)

@@ -28,6 +28,7 @@ ALLOWED = {
     "queuectl", "queuectl.bell", "queuectl.graph",
     "queuectl.cli", "queuectl.cli.quick", "queuectl.cli.render", "queuectl.cli.submit",
     "queuectl.errors", "queuectl.logs", "queuectl.newjob", "queuectl.private", "queuectl.procfs", "queuectl.settings",
+    "queuectl.spelling",
     "queuectl.states", "queuectl.store", "queuectl.store.migrate", "queuectl.store.opening",
     "queuectl.store.sqlite", "queuectl.store.statements", "queuectl.store.store",
     "queuectl.store.batches", "queuectl.store.limits", "queuectl.store.runs",

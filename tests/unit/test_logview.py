@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from markupsafe import Markup
 
 from queuectl import logs
 from queuectl.model import Event
-from queuectl.web import logview
-from queuectl.web.logview import LONGEST_LINE, MOST_LINES, Cursor, Line, Part, after, at_end, from_line
+from queuectl.web import ansi, logview
+from queuectl.web.logview import LONGEST_LINE, MOST_LINES, Cursor, Line, Part, after, at_end, from_line, from_place
 from queuectl.web.refusals import Malformed
 
 
@@ -113,6 +114,68 @@ def test_a_line_without_end_comes_in_pieces(tmp_path: Path) -> None:
     lines = texts(at_end(str(path), ()).lines)
     assert [number for number, _ in lines] == [1, None, 2]
     assert "".join(text for _, text in lines[:2]) == "x" + "é" * (LONGEST_LINE - 1)
+
+
+LONG = {
+    "text": b"0123456789" * 1_000_000,
+    "accents": "é".encode() * 400_000,
+    "colours": b"\x1b[31mred\x1b[0m" * 60_000,
+    "written over": b"abc\r" * 150_000,
+    "written over and long": b"abc\r" * 150_000 + b"x" * 600_000 + b"abc\r" * 150_000,
+}
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\n--- END x ---\n"], ids=["no end", "last", "with a mark"])
+@pytest.mark.parametrize("line", LONG.values(), ids=LONG.keys())
+def test_the_end_of_a_line_that_is_too_long_is_shown(tmp_path: Path, line: bytes, end: bytes) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"--- START x ---\n" + line + end)
+    part = at_end(str(path), ())
+    mark, *shown = part.lines
+    assert (mark.number, mark.kind) == (2, "cut")
+    left_out = int("".join(filter(str.isdigit, mark.text)))
+    assert len(line) - logview.MOST_BYTES <= left_out <= len(line) - logview.MOST_BYTES + 100
+    if b"END" in end:
+        assert shown.pop() == Line(3, Markup("--- END x ---"), "bound")
+    assert {line.number for line in shown} == {None}
+    text = "".join(line.text.striptags() for line in shown)
+    assert text.endswith(seen(line)[-3:])
+    if b"\r" not in line:
+        assert text == seen(line[left_out:])
+
+
+@pytest.mark.parametrize("line", LONG.values(), ids=LONG.keys())
+def test_a_line_that_is_too_long_can_be_read_to_its_end(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"first\n" + line + b"\nthird\n")
+    part = from_line(str(path), 1)
+    parts = [part]
+    while part.more:
+        at = Cursor.read(str(part.cursor))
+        part = from_place(str(path), at) if at.inside else from_line(str(path), at.line)
+        assert part.lines
+        assert part.cursor.start > at.start
+        parts.append(part)
+    lines = [line for part in parts for line in part.lines]
+    assert [line.number for line in lines if line.number] == [1, 2, 3]
+    text = "".join(line.text.striptags() for line in lines[1:-1])
+    assert text.endswith(seen(line)[-3:])
+    if b"\r" not in line:
+        assert text == seen(line)
+    assert text.count("x") >= line.count(b"x") - LONGEST_LINE  # the last piece was written over
+
+
+def seen(line: bytes) -> str:
+    return str(ansi.painted(line.decode())[0].striptags())
+
+
+def test_a_place_in_a_log_that_is_another_one_now_is_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"x" * 1_000_000)
+    part = from_line(str(path), 1)
+    assert part.cursor.inside
+    path.write_bytes(b"y" * 900_000 + b"\nthe end\n")
+    assert from_place(str(path), part.cursor).lines[-1].text == "the end"
 
 
 def test_a_log_whose_middle_was_cut_is_shown_anew(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import html
 import json
 import re
 from collections.abc import Iterator
@@ -163,17 +164,77 @@ def test_nothing_that_a_job_says_acts_on_the_page(page: Page, store: Store, cli:
     assert page.evaluate("window.evil") is None
 
 
+UNSEEN = "\u202e\x1b[31m\x7f\x9b\u2066"
+
+
+def test_what_cannot_be_seen_is_spelled_out(page: Page, served: Served, store: Store, cli: Cli) -> None:
+    says = f"{UNSEEN} é\n\tx"
+    command = f": '{says}'; cp report \"$QUEUECTL_RESULT\"; {UNTIL_GO}; exit 3"
+    report = {"message": says.replace("\n", " "), "progress": 50, "result": {UNSEEN: says}, "error": says}
+    (cli.folder / "report").write_text(json.dumps(report))
+    store.schedules.add("nightly", "@daily", None, "UTC", {"command": command, "env": {"A": says}})
+    id = cli.enqueue(command, env={"A": says, UNSEEN: "1"}, max_retries=1, cwd=str(cli.folder))
+    cli.ok("worker", "start")
+    cli.until(id, "processing")
+    search = {"q": f'"{UNSEEN}"'}
+    with served.session() as browser:
+
+        def look(path: str, **query: str) -> str:
+            text = browser.get(path, params=query).raise_for_status().text
+            shown = re.sub(r"(?s)<input [^>]*>|(<textarea [^>]*>).*?</textarea>", "", text)
+            assert not set(UNSEEN).difference("[31m") & set(shown), path
+            return text
+
+        look("/workers")
+        for path in ("/", f"/jobs/{id}"):
+            assert r"\u202e\x1b[31m\x7f\x9b\u2066" in look(path), path
+        (cli.folder / "go").touch()
+        cli.finished(id)
+        for path in ("/", "/jobs", "/dead", f"/jobs/{id}", "/schedules", "/schedules/nightly"):
+            assert r"\u202e\x1b[31m\x7f\x9b\u2066" in look(path), path
+        look("/jobs", **search)
+        assert r"\u202e" in look("/bulk/new", do="delete", **search)
+        assert UNSEEN in look("/schedules/nightly/edit")
+        look("/audit")
+        assert look("/jobs/new", clone=id).count(UNSEEN) == 1  # to be sent back; the environment is JSON
+
+    page.goto(f"/jobs/{id}")
+    expect(page.locator("#command")).to_have_text(re.compile(r"\\u202e\\x1b"))
+    expect(page.locator("[data-copy=command]")).to_have_count(0)
+    line = page.locator("#cli").text_content() or ""
+    assert line.isascii()
+    assert cli.shell(line).code == 0
+    assert (store.views.job("@last").command, store.views.job("@last").env) == (command, {"A": says, UNSEEN: "1"})
+
+
+def test_a_line_that_is_too_long_for_a_page(page: Page, cli: Cli) -> None:
+    id = cli.enqueue("yes x | tr -d '\\n' | head -c 1500000; echo the end")
+    cli.ok("worker", "start")
+    cli.finished(id)
+    page.goto(f"/jobs/{id}")
+    log = page.locator("#log")
+    expect(log).to_contain_text("xthe end")
+    expect(log.locator(".cut")).to_contain_text("bytes of this line are not shown")
+    page.get_by_role("link", name="Earlier lines").click()
+    for _ in range(2):
+        expect(log).to_contain_text("xxx")
+        expect(log).not_to_contain_text("the end")
+        page.get_by_role("link", name="Later lines").click()
+    expect(log).to_contain_text("xthe end")
+    expect(log.locator(".bound")).to_contain_text("rc=0")
+
+
 def test_buttons_and_who_has_them(page: Page, served: Served, store: Store, cli: Cli) -> None:
     id = cli.enqueue("false", max_retries=1, id="a-job")
     page.goto(f"/jobs/{id}")
     cancel = page.get_by_role("button", name="Cancel")
     expect(page.get_by_role("button", name="Delete")).to_have_count(0)
     cancel.click()
-    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    page.get_by_role("dialog").get_by_role("button", name="Yes, cancel").click()
     expect(page.get_by_text(f"Job {id} cancelled.")).to_be_visible()
     assert store.views.job(id).state == "cancelled"
     page.get_by_role("button", name="Delete").click()
-    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Yes, delete").click()
     page.wait_for_url("**/jobs")
     assert cli("show", id).code == 3
 
@@ -235,6 +296,23 @@ def test_a_job_is_made_and_cloned(page: Page, store: Store, cli: Cli) -> None:
     line = page.locator("#cli").text_content() or ""
     assert cli.shell(line).code == 0
     assert store.views.job("@last").command == first.command
+
+
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ('{"A":' * 20_000, "nested too deeply"),
+        ('{"A": 1,}', "not valid JSON"),
+        ('{"A": "1", "A": "2"}', "given twice"),
+    ],
+    ids=["deep", "no JSON", "twice"],
+)
+def test_an_environment_that_is_none_is_told_of_in_the_form(served: Served, env: str, said: str) -> None:
+    with served.session() as browser:
+        answer = browser.post("/jobs/new", data={"command": "true", "env": env})
+    assert answer.status_code == 422
+    assert said in answer.text
+    assert html.escape(env[:99]).replace("&quot;", "&#34;") in answer.text
 
 
 def test_every_field_survives_the_form() -> None:
@@ -307,6 +385,10 @@ def test_all_of_it_works_without_scripts_and_on_a_phone(chromium: Browser, serve
     cli.finished(id)
     page.goto(f"/jobs/{id}")
     page.get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("heading", name="Delete this job")).to_be_visible()
+    assert cli("show", id).code == 0
+    page.get_by_role("button", name="Yes, do it").click()
+    page.wait_for_url("**/jobs")
     assert cli("show", id).code == 3
     context.close()
 
@@ -354,6 +436,6 @@ def test_runs_however_they_ended(page: Page, store: Store, cli: Cli) -> None:
     page.goto(f"/jobs/{running}")
     expect(page.locator("#runs tbody tr")).to_contain_text("processing")
     page.get_by_role("button", name="Cancel").click()
-    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    page.get_by_role("dialog").get_by_role("button", name="Yes, cancel").click()
     expect(page.locator("#jobhead")).to_contain_text("cancelled")
     expect(page.locator("#runs tbody tr")).to_contain_text("SIGTERM")

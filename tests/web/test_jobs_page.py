@@ -5,6 +5,7 @@ from __future__ import annotations
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from queuectl.newjob import NewJob
+from queuectl.spelling import visible
 from queuectl.store import Store
 from tests.conftest import eventually
 from tests.web.conftest import Served, enqueue, login
@@ -190,4 +191,4 @@ def test_markup_is_only_text_and_nothing_is_too_long(page: Page, store: Store) -
         assert len(page.content()) < 100_000
     page.goto("/jobs?q=state:dead")
     for text in NASTY[:4]:
-        expect(page.get_by_text(f"echo {text}", exact=True).first).to_be_attached()
+        expect(page.get_by_text(visible(f"echo {text}"), exact=True).first).to_be_attached()

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from queuectl.newjob import NewJob
+from queuectl.spelling import visible
 from queuectl.store import Store
 from queuectl.tally import CHARTS, Point
 from queuectl.web import chart
@@ -93,7 +94,7 @@ def test_it_shows_what_runs_what_failed_and_what_comes(page: Page, store: Store)
     expect(page.locator("#queues").get_by_text("0 of 3")).to_be_visible()
     expect(page.locator("#queues").get_by_text("paused")).to_be_visible()
     for text in NASTY[:4]:
-        expect(page.get_by_text(f"echo {text}", exact=True).first).to_be_attached()
+        expect(page.get_by_text(visible(f"echo {text}"), exact=True).first).to_be_attached()
     assert page.title() == "Overview · queuectl"
     expect(page.get_by_text("No run has ended in this time.")).to_be_visible()
     an_hour(store)

@@ -6,6 +6,8 @@ import os
 import sys
 
 from queuectl import newjob, times
+from queuectl.spelling import visible as visible  # all commands take it from here
+from queuectl.spelling import visible_lines as visible_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,29 +30,6 @@ COLOURS = {
 }
 BOLD, DIM = "1", "2"
 NARROWEST = 12
-
-
-def visible(text: str) -> str:
-    """Text that cannot act on a terminal: control characters are spelled out."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def visible_lines(text: str) -> str:
-    """The same for output of several lines, which keeps its line ends and tabs."""
-    return "".join(part if part in "\n\t" else visible(part) for part in _split_keeping(text))
-
-
-def _split_keeping(text: str) -> list[str]:
-    parts, word = [], ""
-    for c in text:
-        if c in "\n\t":
-            parts += [word, c]
-            word = ""
-        else:
-            word += c
-    return [*parts, word]
 
 
 def paint(text: str, colour: str | None) -> str:

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
+from queuectl.spelling import visible
+
 # The sixteen colours as xterm has them, to find the nearest of them for any other one.
 _SIXTEEN = (
     (0, 0, 0), (205, 0, 0), (0, 205, 0), (205, 205, 0), (0, 0, 238), (205, 0, 205), (0, 205, 205), (229, 229, 229),
@@ -95,13 +97,9 @@ def _shown(text: str) -> Markup:
     if text.isprintable():
         return escape(text)
     return Markup("").join(
-        escape("".join(group)) if plain else Markup('<span class="ctl">{}</span>').format(_spelled("".join(group)))
+        escape("".join(group)) if plain else Markup('<span class="ctl">{}</span>').format(visible("".join(group)))
         for plain, group in itertools.groupby(text, lambda c: c.isprintable() or c == "\t")
     )
-
-
-def _spelled(text: str) -> str:
-    return text.encode("unicode_escape").decode()
 
 
 # -- SGR -------------------------------------------------------------------------------------------------

@@ -69,14 +69,17 @@ def at_end(path: str, history: Sequence[Event]) -> Part:
     with _Log(path) as log:
         start = max(0, log.size - MOST_BYTES)
         data = log.read(start, log.size)
-        if start:  # not in the middle of a line, unless it is the only one
+        if start:  # not in the middle of a line, unless that would hide much
             cut = data.find(b"\n", 0, -1) + 1
+            cut = cut if 0 < cut <= LONGEST_LINE else _first_whole_character(data)
             start, data = start + cut, data[cut:]
         if (lines := data.split(b"\n")) and len(lines) > MOST_LINES + 1:
             cut = len(data) - len(b"\n".join(lines[-MOST_LINES - 1 :]))
             start, data = start + cut, data[cut:]
         if start:
-            return log.part(data, Cursor(start, line=log.line_at(start)), to_the_end=True)
+            line, begin = log.line_at(start)
+            part = log.part(data, Cursor(start, line=line, inside=int(begin < start)), to_the_end=True)
+            return part if begin == start else part._replace(lines=[_left_out(line, start - begin), *part.lines])
         return log.whole(data, history)
 
 
@@ -86,11 +89,15 @@ def from_line(path: str, number: int) -> Part:
         start = log.find(number)
         if start is None:
             return at_end(path, ())
-        data = log.read(start, start + MOST_BYTES)
-        lines = data.split(b"\n", MOST_LINES)
-        if len(lines) > MOST_LINES:
-            data = data[: len(data) - len(lines[-1])]
-        return log.part(data, Cursor(start, line=number), to_the_end=start + len(data) >= log.size)
+        return log.part_from(Cursor(start, line=number))
+
+
+def from_place(path: str, cursor: Cursor) -> Part:
+    """So many lines from where another part ended; the last ones if the log is another one now."""
+    with _Log(path) as log:
+        if log.size <= cursor.start or log.proof(cursor.seen) != cursor.proof:
+            return at_end(path, ())
+        return log.part_from(cursor)
 
 
 def after(path: str, cursor: Cursor) -> Part | None:
@@ -147,8 +154,14 @@ class _Log:
     def proof(self, at: int) -> int:
         return zlib.crc32(self.read(max(0, at - PROOF), at))
 
-    def line_at(self, offset: int) -> int:
-        return 1 + sum(self.read(at, min(at + PIECE, offset)).count(b"\n") for at in range(0, offset, PIECE))
+    def line_at(self, offset: int) -> tuple[int, int]:
+        """The number of the line at this byte, and where it begins."""
+        line, begin = 1, 0
+        for at in range(0, offset, PIECE):
+            data = self.read(at, min(at + PIECE, offset))
+            line += data.count(b"\n")
+            begin = at + data.rindex(b"\n") + 1 if b"\n" in data else begin
+        return line, begin
 
     def find(self, number: int) -> int | None:
         """Where a line begins, if there are so many."""
@@ -163,6 +176,14 @@ class _Log:
                 position = data.index(b"\n", position) + 1
             return at + position if at + position < self.size else None
         return None
+
+    def part_from(self, cursor: Cursor) -> Part:
+        start = cursor.start
+        data = self.read(start, start + MOST_BYTES)
+        lines = data.split(b"\n", MOST_LINES)
+        if len(lines) > MOST_LINES:
+            data = data[: len(data) - len(lines[-1])]
+        return self.part(data, cursor, to_the_end=start + len(data) >= self.size)
 
     def part(self, data: bytes, cursor: Cursor, to_the_end: bool) -> Part:
         lines, cursor = _lines(data, cursor, to_the_end)
@@ -184,13 +205,17 @@ class _Log:
         return Part(shown, cursor._replace(proof=self.proof(cursor.seen)), trouble=self.trouble)
 
 
+def _left_out(number: int, size: int) -> Line:
+    return Line(number, Markup("… the first {:,} bytes of this line are not shown").format(size), "cut")
+
+
 def _texts(lines: Iterable[bytes]) -> list[str]:
     return [line.decode("utf-8", "replace") for line in lines]
 
 
 def _lines(data: bytes, cursor: Cursor, to_the_end: bool) -> tuple[list[Line], Cursor]:
-    """Data as lines, and where to go on. A line that has not ended is shown only at the end of the file, and comes
-    again."""
+    """Data as lines, and where to go on. A line that has not ended is shown only at the end of the file, where it
+    comes again, or if it is too long."""
     start, _, number, inside, _, _ = cursor
     style = ansi.Style.read(cursor.sgr)
     shown: list[Line] = []
@@ -198,13 +223,16 @@ def _lines(data: bytes, cursor: Cursor, to_the_end: bool) -> tuple[list[Line], C
     while position < len(data):
         end = data.find(b"\n", position)
         line = data[position : end if end >= 0 else len(data)]
-        if end < 0 and not to_the_end and (shown or len(line) <= LONGEST_LINE):
+        goes_on = end < 0 and not to_the_end
+        if goes_on and len(line) <= LONGEST_LINE:
             break
         hidden = _first_too_long(line)
-        too_long = hidden >= 0
-        if not too_long:
-            hidden = ansi.overwritten(line)
-        piece = line[: hidden + _whole_characters(line[hidden:])] if too_long else line
+        if hidden >= 0:
+            piece = line[: hidden + _whole_characters(line[hidden:])]
+        else:
+            piece = line[: line.rindex(b"\r") + 1] if goes_on else line
+            hidden = ansi.overwritten(piece)
+        too_long = goes_on or len(piece) < len(line)
         before = ansi.painted(piece[:hidden].decode("utf-8", "replace"), style)[1]
         text, style = ansi.painted(piece[hidden:].decode("utf-8", "replace"), before)
         kind = "bound" if not inside and piece.startswith(MARKS) else ""
@@ -229,6 +257,15 @@ def _first_too_long(line: bytes) -> int:
             return start
         start += len(stretch) + 1
     return -1
+
+
+def _first_whole_character(data: bytes) -> int:
+    """Where to begin in the middle of a line: in front of a character, and of an escape sequence."""
+    cut = 32
+    while cut < 36 and b"\x80" <= data[cut : cut + 1] < b"\xc0":
+        cut += 1
+    escape = data.rfind(b"\x1b", 0, cut)
+    return escape if escape >= 0 else cut
 
 
 def _whole_characters(line: bytes) -> int:

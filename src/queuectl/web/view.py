@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from queuectl import __version__, times
 from queuectl.search import Filter
+from queuectl.spelling import visible_lines
 from queuectl.times import plural
 from queuectl.web import theme
 from queuectl.web.access import Role, User
@@ -75,13 +76,27 @@ def _templates() -> jinja2.Environment:
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(os.path.join(FOLDER, "templates")),
         autoescape=True,
+        finalize=_shown,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     templates.globals |= {"version": __version__, "Role": Role, "static": static, "sought": sought}
-    templates.filters |= {"span": span, "iso": times.iso, "clock": clock, "plural": plural, "number": "{:,}".format}
+    templates.filters |= {
+        "span": span,
+        "iso": times.iso,
+        "clock": clock,
+        "plural": plural,
+        "number": "{:,}".format,
+        "visible": visible_lines,
+        "as_it_is": escape,  # for what a form sends back
+    }
     return templates
+
+
+def _shown(value: object) -> object:
+    """What a template shows of a value: of text that others wrote, nothing may act unseen. Markup is ours."""
+    return visible_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 @functools.cache

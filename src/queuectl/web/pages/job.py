@@ -55,7 +55,7 @@ def show(store: Store, ask: Ask) -> View:
             "cli": recipe.command_line(job, store.config(), now),
             "log_size": 0 if job.log_host else logview.size_of(job.log_path),
             # A live drawing has no use for it, and need not read it.
-            "read_log": functools.partial(_log, job, history, ask.query.get("line", "")),
+            "read_log": functools.partial(_log, job, history, ask.query.get("line", ""), ask.query.get("at", "")),
         },
         to=f"/jobs/{job.id}" if ask.path["id"] != job.id else "",
     )
@@ -173,11 +173,13 @@ def graph_of(views: Views, job: Job) -> Graph | None:
 # -- its log ---------------------------------------------------------------------------------------------
 
 
-def _log(job: Job, history: Sequence[Event], line: str) -> logview.Part:
+def _log(job: Job, history: Sequence[Event], line: str = "", at: str = "") -> logview.Part:
     if job.log_host:
         return logview.of_tails(job)
     if (number := newjob.number_in(line, 10**9)) is not None:
         return logview.from_line(job.log_path, number)
+    if at:
+        return logview.from_place(job.log_path, logview.Cursor.read(at))
     return logview.at_end(job.log_path, before_this_run(job, history))
 
 
@@ -189,7 +191,7 @@ def more(request: Request) -> Response:
         part = None if job.log_host else logview.after(job.log_path, cursor)
         anew = part is None
         if part is None:
-            part = _log(job, store.views.history(job.id), "")
+            part = _log(job, store.views.history(job.id))
     headers = {"Log-At": str(part.cursor), "Log-Anew": "1" if anew else ""}
     if not part.lines and not anew:
         return Response(status_code=204, headers=headers)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from queuectl import newjob, recipe
+from queuectl import jsontext, newjob, recipe
 from queuectl.errors import Conflict, InvalidInput, NotFound, QueuectlError
 from queuectl.store import Store
 from queuectl.web.afar import from_afar
@@ -102,10 +102,7 @@ def _dependency(line: str) -> dict[str, str]:
 
 def _env(text: str) -> object:
     if text.lstrip().startswith("{"):
-        try:
-            return json.loads(text)
-        except ValueError:
-            raise InvalidInput("the environment is not valid JSON", "or write NAME=value, one a line") from None
+        return jsontext.parse(text, hint="or write NAME=value, one a line")
     env = {}
     for line in _lines(text):
         name, equals, value = line.partition("=")
