@@ -102,7 +102,7 @@ def test_it_shows_what_runs_what_failed_and_what_comes(page: Page, store: Store)
     assert float(tile(page, "Done per minute")) > 10
     page.locator("summary", has_text="As a table").click()
     expect(page.locator("#chart tbody tr")).to_have_count(55)
-    page.get_by_role("link", name="7d").click()
+    page.get_by_role("link", name="7d", exact=True).click()
     expect(page.locator("#chart tbody tr").first).to_be_attached()
     expect(page.locator(".switch [aria-current]")).to_have_text("7d")
     seconds = running.locator("[data-since]").first
