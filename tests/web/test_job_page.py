@@ -439,3 +439,7 @@ def test_runs_however_they_ended(page: Page, store: Store, cli: Cli) -> None:
     page.get_by_role("dialog").get_by_role("button", name="Yes, cancel").click()
     expect(page.locator("#jobhead")).to_contain_text("cancelled")
     expect(page.locator("#runs tbody tr")).to_contain_text("SIGTERM")
+
+
+def test_a_life_of_which_nothing_is_known_has_no_strip() -> None:
+    assert job.strip([]) == []

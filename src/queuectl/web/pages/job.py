@@ -111,7 +111,8 @@ def strip(lived: Sequence[Step]) -> list[tuple[int, int, str]]:
     lasted = [(step.lasted_ms, step.event.state) for step in lived if step.lasted_ms is not None]
     whole = sum(ms for ms, _ in lasted) or 1
     sizes = [max(ms / whole, 0.004) for ms, _ in lasted]
-    ends = [round(1000 * end / sum(sizes)) for end in itertools.accumulate(sizes, initial=0)]
+    length = sum(sizes) or 1  # a job of which no step is known has no length
+    ends = [round(1000 * end / length) for end in itertools.accumulate(sizes, initial=0)]
     return [(start, end - start, state) for start, end, (_, state) in zip(ends, ends[1:], lasted, strict=False)]
 
 
