@@ -442,4 +442,4 @@ def test_runs_however_they_ended(page: Page, store: Store, cli: Cli) -> None:
 
 
 def test_a_life_of_which_nothing_is_known_has_no_strip() -> None:
-    assert job.strip([]) == []
+    assert job_page.strip([]) == []
