@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+from pathlib import Path
+
 import httpx
 import pytest
 from playwright.sync_api import Page, expect
@@ -33,6 +37,20 @@ def test_its_own_token_is_kept_where_only_the_owner_reads(cli: Cli) -> None:
         with httpx.Client(base_url=served.url, headers={"Authorization": f"Bearer {token}"}) as program:
             assert program.get("/").status_code == 200
         assert token not in served.printed
+
+
+def test_workers_do_not_clear_the_token_away(cli: Cli) -> None:
+    """They clear their own folder of what is old and not theirs."""
+    with serving(cli, tokens=False) as served:
+        [token] = re.findall(r"It is in (\S+), which only you can read", served.printed)
+        for file in Path(token).parent.iterdir():
+            os.utime(file, (1, 1))
+        cli.ok("worker", "start", "--count", "1")
+        cli.ok("worker", "stop")
+        served.restart()
+        with httpx.Client(base_url=served.url) as program:
+            bearer = {"Authorization": f"Bearer {Path(token).read_text().strip()}"}
+            assert program.get("/api/v1/whoami", headers=bearer).status_code == 200
 
 
 def test_a_link_is_not_left_in_the_journal_of_a_service(served: Served) -> None:
