@@ -43,13 +43,13 @@ def test_workers_do_not_clear_the_token_away(cli: Cli) -> None:
     """They clear their own folder of what is old and not theirs."""
     with serving(cli, tokens=False) as served:
         [token] = re.findall(r"It is in (\S+), which only you can read", served.printed)
-        for file in Path(token).parent.iterdir():
+        bearer = {"Authorization": f"Bearer {Path(token).read_text().strip()}"}
+        for file in (Path(token), Path(token).with_name("key")):
             os.utime(file, (1, 1))
         cli.ok("worker", "start", "--count", "1")
         cli.ok("worker", "stop")
         served.restart()
         with httpx.Client(base_url=served.url) as program:
-            bearer = {"Authorization": f"Bearer {Path(token).read_text().strip()}"}
             assert program.get("/api/v1/whoami", headers=bearer).status_code == 200
 
 
