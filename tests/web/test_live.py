@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from queuectl.store import Store
+from queuectl.store import Store, open_store
+from queuectl.web.access import Role, User
+from queuectl.web.live import Live
+from queuectl.web.stores import Stores
 from tests.conftest import DEADLINE, eventually
 from tests.e2e.conftest import Cli
 from tests.web.conftest import Served, enqueue
@@ -97,6 +102,35 @@ def _connections(served: Served) -> int:
         with suppress(FileNotFoundError):  # closed just now
             found += os.readlink(entry.path).endswith("queue.db-wal")
     return found
+
+
+def test_a_page_that_cannot_be_drawn_does_not_stop_the_others(tmp_path: Path) -> None:
+    stores = Stores(str(tmp_path / "queue.db"))
+    drawn = 0
+
+    def draw(stores: Stores, page: str, user: User) -> dict[str, str]:
+        nonlocal drawn
+        drawn += 1
+        if page == "/broken":
+            raise ZeroDivisionError
+        return {"n": str(drawn)}
+
+    async def look() -> list[str]:
+        live = Live(stores, draw)
+        tabs = [live.follow(page, User("ann", Role.VIEWER)) for page in ("/broken", "/")]
+        told = [await anext(tab) + await anext(tab) for tab in tabs]
+        with closing(open_store(stores.url)) as other:
+            enqueue(other)
+            told.append(await anext(tabs[1]))
+        live.close()
+        return told
+
+    with ThreadPoolExecutor(1) as thread:  # where no browser of another test has its loop
+        broken, first, second = thread.submit(asyncio.run, asyncio.wait_for(look(), DEADLINE)).result()
+    stores.close()
+    assert "bug in queuectl" in broken
+    assert "regions" in first
+    assert "regions" in second
 
 
 @pytest.mark.parametrize(
