@@ -229,7 +229,7 @@ def test_a_form_that_was_cut_off_does_nothing(served: Served, store: Store) -> N
     head = (
         f"POST /queues/pause HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nContent-Length: 100\r\n"
         f"Content-Type: application/x-www-form-urlencoded\r\n"
-        f"Authorization: Bearer {served.tokens['admin']}\r\n\r\nname=mail"
+        f"Authorization: Bearer {served.tokens['admin']}\r\n\r\nqueue=mail"
     )
     with socket.create_connection(("127.0.0.1", served.port)) as line:
         line.sendall(head.encode())
