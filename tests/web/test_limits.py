@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -110,6 +111,11 @@ def _peers(served: Served) -> set[int]:
     return {int(row[2].partition(":")[2], 16) for row in rows if row[1].endswith(here) and row[3] == "01"}
 
 
+def _waiting(served: Served) -> int:
+    """How many threads the server has at work."""
+    return len(os.listdir(f"/proc/{served.process.pid}/task"))
+
+
 def test_locked_writes_do_not_keep_readers_waiting(served: Served, cli: Cli) -> None:
     with closing(apsw.Connection(str(cli.db))) as db, ThreadPoolExecutor(40) as threads:
         db.execute("BEGIN IMMEDIATE")
@@ -119,8 +125,13 @@ def test_locked_writes_do_not_keep_readers_waiting(served: Served, cli: Cli) -> 
                 return program.post("/api/v1/jobs", json={"command": "true"}).status_code
 
         changes = [threads.submit(change, n) for n in range(40)]
+        eventually(lambda: _waiting(served) >= 8, "writes wait for the lock, as many as may")
+        answered = 0
         with served.http() as program:
-            eventually(lambda: sum(one.done() for one in changes) == 0 and program.get("/health").status_code == 200)
+            while not any(one.done() for one in changes):
+                assert program.get("/health").status_code == 200
+                answered += 1
+        assert answered > 5
         assert {one.result() for one in changes} == {503}
         db.execute("ROLLBACK")
         assert change(0) == 201
