@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import dashboard, drain, fleet, growth, idle, latency, peers, plot, submit
+from bench import dashboard, drain, fleet, growth, idle, latency, locks, peers, plot, submit
 from bench.measure import Bar, Figure
 
 Part = Callable[[], tuple[dict[str, Figure], Iterator[Bar]]]
@@ -20,11 +20,15 @@ def main() -> int:
     parser.add_argument(
         "parts",
         nargs="*",
-        help="drain submit latency idle memory growth fleet dashboard; all of them if none is named",
+        help="drain submit latency idle memory growth fleet dashboard locks; all of them if none is named",
     )
     parser.add_argument("--rounds", type=int, default=5, help="how often everyone takes a turn")
     parser.add_argument("--no-peers", action="store_true", help="only ourselves, xargs and the limit of the machine")
     parser.add_argument("--sizes", help="the queues of the growth part, for example 1000,100000")
+    parser.add_argument("--jobs", type=int, default=locks.JOBS, help="how many the locks part works on")
+    parser.add_argument(
+        "--only", action="append", default=[], help="the locks part: only operations with this in their name"
+    )
     parser.add_argument("--setup", action="store_true", help="install the peers from Debian and PyPI, and stop")
     parser.add_argument("--json", type=Path, help="where the figures go; bench/results.json for all parts")
     parser.add_argument("--plot", type=Path, help="also draw the drain as SVG")
@@ -42,6 +46,7 @@ def main() -> int:
         "growth": lambda: growth.measure(sizes),
         "dashboard": lambda: dashboard.measure(options.rounds),
         "fleet": lambda: fleet.measure(min(options.rounds, 3), not options.no_peers),
+        "locks": lambda: locks.measure(min(options.rounds, 3), options.jobs, options.only),
     }
     unknown = [name for name in options.parts if name not in parts]
     if unknown:

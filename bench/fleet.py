@@ -19,9 +19,9 @@ from bench.measure import Bar, Contender, Figure, Missing, number, percentile, t
 from bench.measure import table as show
 from bench.peers import VENV
 from bench.rig import HERE
-from queuectl.lifecycle import Exited, after_run
-from queuectl.model import Claim, Report
-from queuectl.newjob import NewJob
+from queuectl.jobs.job_spec import NewJob
+from queuectl.jobs.lifecycle import Exited, after_run
+from queuectl.jobs.model import Claim, Report
 from queuectl.store import Store, open_store
 
 OURS = "queuectl's store, 2 workers of 300 slots"

@@ -12,9 +12,9 @@ from pathlib import Path
 import apsw
 
 from bench.measure import Bar, Figure, number, say
-from queuectl.lifecycle import Exited, after_run
-from queuectl.model import Report
-from queuectl.newjob import NewJob
+from queuectl.jobs.job_spec import NewJob
+from queuectl.jobs.lifecycle import Exited, after_run
+from queuectl.jobs.model import Report
 from queuectl.store import Store, open_store
 
 SIZES = (1_000, 100_000, 1_000_000, 5_000_000)

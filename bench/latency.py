@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from bench.measure import Bar, Figure, percentile
 from bench.rig import rig
-from queuectl.newjob import NewJob
+from queuectl.jobs.job_spec import NewJob
 
 JOBS = 300
 

@@ -71,6 +71,11 @@ beginning of three characters or more; `@last` is the job enqueued last.
 
 Exit codes: 0 done, 1 failed, 2 bad usage or input, 3 not found, 4 conflict (duplicate, wrong state), 5 database
 unreachable or locked (worth another try), 124 timed out, 130 interrupted.
+
+The exit code of a command that changes something says if the change was made. If it was, but the answer cannot be
+written (a full disk, a reader that has gone), the exit code is still 0, and a line on standard error says what was
+changed: `Stored as k3f9x2m7qa, but the answer could not be written: No space left on device.` A command that only
+reads fails with 1.
 """
     ]
     for path, command in _commands(cli, "queuectl"):
@@ -147,7 +152,7 @@ def played(page: str) -> str:
 
 def api() -> str:
     """The page as it is, with its table of operations made anew."""
-    from queuectl.web.api.table import OPERATIONS
+    from queuectl.web.api.operations import OPERATIONS
 
     rows = [
         f"| `{one.method} {one.path}` | {one.summary} | {one.role.word} | {_params(one.params)} |"

@@ -9,6 +9,8 @@ from typing import TypeVar
 
 import pytest
 
+pytest_plugins = ["tests.session"]
+
 T = TypeVar("T")
 DEADLINE = float(os.environ.get("DEADLINE", "60"))
 

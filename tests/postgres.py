@@ -35,6 +35,7 @@ SETTINGS = {
     "log_min_messages": "warning",
     "max_connections": "200",
     "shared_buffers": "16MB",
+    "track_commit_timestamp": "on",  # for those who record what happened
     "unix_socket_directories": "",
 }
 

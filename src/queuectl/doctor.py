@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from queuectl import times
-from queuectl.errors import StoreUnavailable
-from queuectl.model import Finding
+from queuectl.errors import StoreUnavailable, Untrusted
+from queuectl.jobs.model import Finding
 from queuectl.store import Store, open_store
+from queuectl.store.factory import files_of, folders_of
+from queuectl.system import private_files, procfs, times
 
 CLOCK_SLACK_MS = 60_000
 PATIENCE = 2.0  # seconds to wait for a lock before saying that there is one
+FULL = 0.7  # of a worker's file handles
 SILENT_AFTER = 1.5  # lease times without a heartbeat; the longest between two is one
 
 
@@ -20,13 +22,18 @@ def examine(url: str | None) -> Iterator[Finding]:
         store = open_store(url, patience=PATIENCE)
     except StoreUnavailable as error:
         yield Finding("database", False, error.message, error.hint)
+        if isinstance(error, Untrusted):
+            yield from _ownership(*files_of(url))
         return
     try:
         yield Finding("database", True, store.engine.name)
         yield _writable(store)
+        files = [] if store.engine.leased else files_of(store.engine.url)[0]
+        yield from _ownership(files, folders_of(store.engine.run_dir, store.engine.log_dir))
         yield from store.engine.checkup()
         yield from _workers(store)
         yield _heartbeats(store)
+        yield _file_handles(store)
         yield _clock(store)
     except StoreUnavailable as error:
         yield Finding("database", False, error.message, error.hint)
@@ -40,6 +47,14 @@ def _writable(store: Store) -> Finding:
     except StoreUnavailable as error:
         return Finding("writing", False, error.message, error.hint)
     return Finding("writing", True, "possible")
+
+
+def _ownership(files: list[str], folders: list[str]) -> Iterator[Finding]:
+    """What others could have written is not used; say which files those are, and what to do."""
+    found = [
+        Finding("ownership", False, error.message, error.hint) for error in private_files.untrusted(files, folders)
+    ]
+    yield from found or [Finding("ownership", True, "nobody else can write to the files of the queue")]
 
 
 def _workers(store: Store) -> Iterator[Finding]:
@@ -72,6 +87,24 @@ def _heartbeats(store: Store) -> Finding:
     longest = times.span(max(now - worker.heartbeat_at for worker in silent) / 1000)
     advice = "see workers.log among the job logs; if it is stopped, kill -CONT it; kill -9 puts its jobs back"
     return Finding("heartbeats", False, f"silent for {longest}: {names}", advice)
+
+
+def _file_handles(store: Store) -> Finding:
+    """A process that a completed job left running holds its output open, and each such stream takes a handle."""
+    used = [
+        (*handles, worker)
+        for worker in store.views.workers()
+        if worker.here and (handles := procfs.files(worker.pid))
+    ]
+    short = [
+        f"worker {worker.id} has {open_ones:,} of {limit:,}"
+        for open_ones, limit, worker in used
+        if open_ones > limit * FULL
+    ]
+    if not short:
+        return Finding("file handles", True, f"workers with enough: {len(used)}")
+    advice = "let processes that jobs leave running write to a file (server >server.log 2>&1 &), or raise ulimit -n"
+    return Finding("file handles", False, ", ".join(short), advice)
 
 
 def _clock(store: Store) -> Finding:

@@ -62,12 +62,31 @@ class StoreUnavailable(QueuectlError):
     http_status = 503
 
 
+class Locked(StoreUnavailable):
+    """Another transaction holds a lock on a row or table that is needed. Nothing has happened."""
+
+
+class TooManyRequests(StoreUnavailable):
+    """A server has reached a limit: other requests must end first. Nothing has happened."""
+
+    http_status = 429
+
+
 class OutcomeUnknown(StoreUnavailable):
     """The answer to a commit was lost: it has happened, or it has not."""
 
 
 class Outdated(StoreUnavailable):
     """Only a newer program understands this queue; waiting does not help this one."""
+
+
+class Untrusted(StoreUnavailable, OSError):
+    """A file or folder that others could have put there, or can write to. Where a file that cannot be used is no
+    reason to stop (a log), it is an OSError like any other."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.strerror = message
 
 
 class StoreReplaced(StoreUnavailable):

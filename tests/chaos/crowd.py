@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from threading import Event, Thread
 
-from queuectl.newjob import NewJob
+from queuectl.jobs.job_spec import NewJob
 from queuectl.store import Store, open_store
 from tests.conftest import eventually
 from tests.e2e.conftest import Cli

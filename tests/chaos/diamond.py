@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from queuectl.newjob import NewJob
+from queuectl.jobs.job_spec import NewJob
 from queuectl.store import open_store
 from tests.e2e.conftest import Cli
 

@@ -39,23 +39,46 @@ class Verdict:
     problems: list[str] = field(default_factory=list)
 
 
-def check(store: Store, ledger: Path, acknowledged: list[str]) -> Verdict:
-    """Compare what the jobs wrote with what the queue says."""
-    verdict = Verdict(jobs=len(acknowledged))
+@dataclass
+class Ledger:
+    """What the jobs wrote."""
+
+    runs: int = 0
+    started: set[tuple[str, int]] = field(default_factory=set)
+    ended: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))  # runs that came to their end
+    left: set[tuple[str, int]] = field(default_factory=set)  # runs that left a process behind on purpose (L)
+    stayed: set[tuple[str, int]] = field(default_factory=set)  # runs of which that came to its end (D)
+    problems: list[str] = field(default_factory=list)  # what was wrong with the order
+
+
+def read(path: Path) -> Ledger:
+    found = Ledger()
     current: dict[str, int] = {}
-    ended: dict[str, set[int]] = defaultdict(set)
-    for line in ledger.read_text().splitlines() if ledger.exists() else []:
+    for line in path.read_text().splitlines() if path.exists() else []:
         kind, job, number = line.split()
         run = int(number)
+        if kind == "D":
+            found.stayed.add((job, run))
+            continue
         if kind == "S":
-            verdict.runs += 1
+            found.runs += 1
+            found.started.add((job, run))
             if run <= current.get(job, 0):
-                verdict.problems.append(f"{job}: run {run} started after run {current[job]}")
+                found.problems.append(f"{job}: run {run} started after run {current[job]}")
             current[job] = run
         elif run != current.get(job):
-            verdict.problems.append(f"{job}: run {run} still lived after run {current.get(job)} had started")
+            found.problems.append(f"{job}: run {run} still lived after run {current.get(job)} had started")
         if kind == "E":
-            ended[job].add(run)
+            found.ended[job].add(run)
+        if kind == "L":
+            found.left.add((job, run))
+    return found
+
+
+def check(store: Store, ledger: Path, acknowledged: list[str]) -> Verdict:
+    """Compare what the jobs wrote with what the queue says."""
+    found = read(ledger)
+    verdict = Verdict(jobs=len(acknowledged), runs=found.runs, problems=found.problems)
     stored = {job.id: job for job in store.views.jobs(limit=-1)}
     for id in acknowledged:
         if id not in stored:
@@ -67,7 +90,7 @@ def check(store: Store, ledger: Path, acknowledged: list[str]) -> Verdict:
             verdict.problems.append(f"{id}: {stored[id].state}, not completed ({stored[id].error})")
         elif len(settled) != 1:
             verdict.problems.append(f"{id}: completed {len(settled)} times")
-        elif settled[0].run not in ended[id]:
+        elif settled[0].run not in found.ended[id]:
             verdict.problems.append(f"{id}: completed by run {settled[0].run}, which never came to its end")
     verdict.problems += [f"{finding.check}: {finding.found}" for finding in store.engine.checkup() if
                          finding.check == "integrity" and not finding.ok]  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from queuectl.newjob import NewJob
+from queuectl.jobs.job_spec import NewJob
 from queuectl.store import Store
 from queuectl.store.sqlite import SqliteEngine
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
@@ -10,9 +9,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from queuectl.model import Worker
-from queuectl.newjob import NewJob
+from queuectl.jobs.job_spec import NewJob
+from queuectl.jobs.model import Worker
 from queuectl.store import open_store
+from tests.chaos.conftest import send
 from tests.chaos.ledger import SCRIPT, Verdict, check
 from tests.conftest import eventually
 from tests.e2e.conftest import QUEUECTL as QUEUECTL
@@ -72,15 +72,15 @@ class Storm:
         victim, dice = self._random.choice(alive), self._random.random()
         self.kills += 1
         if dice < 0.6:
-            _signal(victim.pid, signal.SIGKILL)
+            send(victim.pid, signal.SIGKILL)
         elif dice < 0.8:
             with _stopped(victim):
                 time.sleep(self._random.uniform(0.05, 0.3))
         elif dice < 0.9:
-            _signal(victim.manager_pid, signal.SIGKILL)
+            send(victim.manager_pid, signal.SIGKILL)
         else:
             for pid in {worker.manager_pid for worker in alive} | {worker.pid for worker in alive}:
-                _signal(pid, signal.SIGKILL)
+                send(pid, signal.SIGKILL)
 
     def _all_done(self) -> bool:
         counts = self.store.views.counts()
@@ -94,16 +94,8 @@ class Storm:
 
 @contextmanager
 def _stopped(worker: Worker) -> Iterator[None]:
-    _signal(worker.pid, signal.SIGSTOP)
+    send(worker.pid, signal.SIGSTOP)
     try:
         yield
     finally:
-        _signal(worker.pid, signal.SIGCONT)
-
-
-def _signal(pid: int, number: int) -> None:
-    """Workers come and go in a storm; whoever was to be hit may be gone."""
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        pass
+        send(worker.pid, signal.SIGCONT)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from queuectl.lifecycle import Exited, after_run
-from queuectl.model import Report
-from queuectl.newjob import NewJob
+from queuectl.jobs.job_spec import NewJob
+from queuectl.jobs.lifecycle import Exited, after_run
+from queuectl.jobs.model import Report
 from queuectl.store import Store
 from queuectl.store.sqlite import SqliteEngine
 from tests.chaos.conftest import need

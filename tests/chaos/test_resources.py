@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tests.chaos.conftest import need
 from tests.chaos.flood import flood
 from tests.conftest import eventually
-from tests.e2e.conftest import QUEUECTL, Cli
+from tests.e2e.conftest import Cli
 
 MIB = 1024 * 1024
 
@@ -17,6 +18,11 @@ MIB = 1024 * 1024
 def all_done(q: Cli) -> bool:
     counts = q.json("status")["jobs"]
     return bool(counts["completed"] + counts["dead"] == sum(counts.values()))
+
+
+def chown(q: Cli, user: int) -> None:
+    for path in (q.db.parent, *q.db.parent.rglob("*")):
+        os.chown(path, user, -1)
 
 
 def test_a_worker_without_file_handles_puts_jobs_back_and_spends_no_attempt(q: Cli) -> None:
@@ -41,9 +47,14 @@ def test_a_worker_without_processes_puts_jobs_back_and_spends_no_attempt(q: Cli)
         "--ambient-caps=+dac_override",
     ]
     need([*unprivileged, "true"])
-    limited = " ".join([*unprivileged, "bash", "-c", f"'ulimit -u 6; {QUEUECTL} worker start --concurrency 20'"])
-    assert q.shell(limited).code == 0
-    eventually(lambda: all_done(q), "all jobs to end")
+    chown(q, 64999)  # a queue is its owner's alone, also for root
+    for command in (
+        "ulimit -u 6; queuectl worker start --concurrency 20",
+        "queuectl wait --all; queuectl worker stop",
+    ):
+        done = q.shell(" ".join([*unprivileged, "bash", "-c", f"'{command}'"]))
+        assert done.code == 0, done
+    chown(q, os.getuid())
     jobs = q.json("list", "--limit", "0")
     assert {(job["state"], job["attempts"], job["crashes"]) for job in jobs} == {("completed", 0, 0)}
     reasons = {event["reason"] for job in jobs for event in q.json("history", job["id"])}

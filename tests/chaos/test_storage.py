@@ -11,10 +11,10 @@ import apsw
 import pytest
 
 from queuectl.errors import StoreUnavailable
-from queuectl.newjob import NewJob
+from queuectl.jobs.job_spec import NewJob
 from queuectl.store import Store, sqlite
 from queuectl.store.sqlite import SqliteEngine
-from tests.chaos.conftest import fill, need
+from tests.chaos.conftest import fill, lives, need
 from tests.conftest import eventually
 from tests.e2e.conftest import Cli
 
@@ -116,6 +116,18 @@ def test_a_locked_database_makes_commands_wait_and_then_say_so(q: Cli, locked: C
     lock.execute("ROLLBACK")
     assert q.until(running, "completed")["attempts"] == 0
     assert [job["id"] for job in q.json("list")] == [running]
+
+
+def test_workers_are_stopped_though_the_database_is_locked(q: Cli, locked: Callable[[], apsw.Connection]) -> None:
+    q.ok("worker", "start", "--count", "2")
+    workers = q.workers()
+    locked()
+    stop = q("worker", "stop")
+    assert (stop.code, stop.out.startswith("Stopped 1 manager")) == (0, True), stop
+    assert "is locked by another process" in stop.err
+    for worker in workers:
+        assert worker["id"] in stop.err  # it could not even say that it leaves
+        assert not lives(worker["pid"])
 
 
 # -- files that cannot be used ---------------------------------------------------------------------------

@@ -8,6 +8,8 @@ import signal
 import subprocess
 from typing import Any
 
+import pytest
+
 from tests.chaos.conftest import lives, pids
 from tests.conftest import DEADLINE, eventually
 from tests.e2e.conftest import Cli
@@ -75,6 +77,28 @@ def test_a_database_that_was_moved_away_is_not_worked_on_any_longer(q: Cli) -> N
         os.rename(f"{elsewhere}{name}", f"{q.db}{name}")
     assert q.until(running, "completed")["crashes"] == 0
     q.until(waiting, "completed")
+
+
+@pytest.mark.parametrize("names", [("-wal",), ("-wal", "-shm")], ids=" ".join)
+def test_workers_start_over_when_files_beside_the_database_are_removed(q: Cli, names: tuple[str, ...]) -> None:
+    """They would go on with files without a name, and everybody else with others. Nothing is lost."""
+    q.ok("worker", "start", "--count", "2", "--queue", "default")
+    before = {worker["id"] for worker in q.workers()}
+    running = q.enqueue(f"echo $$ >> running; {BLOCKED}")
+    waiting = q.enqueue("true", queue="later")
+    [pid] = eventually(lambda: pids(q, "running"), "the job to run")
+    for name in names:
+        os.unlink(f"{q.db}{name}")
+    added = q.enqueue("true")  # it waits until nobody uses what was removed
+    assert not lives(pid)
+    (q.folder / "go").touch()
+    for id in (running, added):
+        q.until(id, "completed")
+    assert q.state(waiting) == "pending"
+    assert "was removed while it was in use" in (q.logs / "workers.log").read_text()
+    assert "bug" not in (q.logs / "workers.log").read_text()
+    eventually(lambda: q("doctor").code == 0, "both workers to be replaced")
+    assert not before & {worker["id"] for worker in q.workers()}
 
 
 def test_a_stop_order_outlives_the_worker_it_was_given_to(q: Cli) -> None:
@@ -203,3 +227,23 @@ def test_a_failure_stays_a_failure_though_its_leftovers_outlast_the_timeout(q: C
     id = q.enqueue(f"{stubborn} while ! [ -e trapped ]; do sleep 0.01; done; exit 7", timeout=1, max_retries=1)
     job = q.until(id, "dead")
     assert (job["exit_code"], job["error"]) == (7, "exit code 7")
+
+
+def test_a_reset_after_a_kill_does_not_forget_what_still_runs(q: Cli) -> None:
+    """Enqueued again, the job would run beside its own processes."""
+    q.ok("worker", "start")
+    id = q.enqueue(f"echo $$ >> running; {BLOCKED}")
+    [pid] = eventually(lambda: pids(q, "running"), "the job to run")
+    [worker] = q.workers()
+    os.kill(worker["manager_pid"], signal.SIGKILL)
+    os.kill(worker["pid"], signal.SIGKILL)
+    eventually(lambda: not lives(worker["pid"]), "the worker to be gone")
+    refused = q("reset", "--yes")
+    assert refused.code == 4
+    assert "left jobs behind: 1" in refused.err
+    assert "queuectl worker start" in refused.err
+    assert q.state(id) == "processing"
+    q.ok("worker", "start", "--queue", "nothing-here")
+    assert not lives(pid)
+    q.ok("worker", "stop")
+    assert "1 job" in q.ok("reset", "--yes")

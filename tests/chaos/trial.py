@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from queuectl.newjob import NewJob
+from queuectl.jobs.job_spec import NewJob
 from queuectl.store import open_store
 from tests.chaos.ledger import SCRIPT, Verdict, check
 from tests.chaos.storm import WORKERS
@@ -13,17 +13,18 @@ from tests.conftest import eventually
 from tests.e2e.conftest import Cli
 
 
-def trial(q: Cli, jobs: int, mishap: Callable[[], object], times: int, safe: str = "") -> Verdict:
-    """Let it happen so often, evenly spread over the jobs, and judge. `safe` is a way to the queue that it spares."""
+def trial(q: Cli, jobs: int, mishap: Callable[[], object], times: int, safe: str = "", then: str = "true") -> Verdict:
+    """Let it happen so often, evenly spread over the jobs, and judge. `safe` is a way to the queue that it spares;
+    `then` is what each job does in the end."""
     ledger = q.folder / "ledger"
     q.env["LEDGER"] = str(ledger)
     (q.folder / "job.sh").write_text(SCRIPT)
     store = open_store(safe or q.url)
 
     def done(count: int) -> bool:
-        return store.views.counts()["completed"] >= count
+        return list(store.views.states(ids).values()).count("completed") >= count
 
-    ids = store.enqueue([NewJob(f". {q.folder}/job.sh") for _ in range(jobs)])
+    ids = store.enqueue([NewJob(f". {q.folder}/job.sh; {then}") for _ in range(jobs)])
     q.ok(*WORKERS)
     before = _processes(q)
     for number in range(times):

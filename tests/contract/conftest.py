@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from queuectl.bell import Bell
-from queuectl.lifecycle import Exited, Outcome, Settlement, after_run
-from queuectl.model import Claim, Job, Report
-from queuectl.newjob import NewJob
+from queuectl.jobs.job_spec import NewJob
+from queuectl.jobs.lifecycle import Exited, Outcome, Settlement, after_run
+from queuectl.jobs.model import Claim, Job, Report
+from queuectl.queues.selection import Turns
 from queuectl.store import Store
 from queuectl.store.engine import Engine
 from queuectl.store.postgres import PostgresEngine
 from queuectl.store.sqlite import SqliteEngine
-from queuectl.turns import Turns
+from queuectl.system.wakeup import Bell
 from tests.conftest import Clock
 from tests.postgres import Queues
 from tests.postgres import postgres as postgres

@@ -8,7 +8,7 @@ import pytest
 
 from queuectl.errors import InvalidInput
 from queuectl.store import open_store
-from queuectl.store.opening import default_path
+from queuectl.store.factory import default_path
 
 
 @pytest.fixture(autouse=True)

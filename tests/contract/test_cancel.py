@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from queuectl.errors import Conflict, NotFound
-from queuectl.lifecycle import Cancelled, Exited, Interrupted, NoRoom, NotStarted, Outcome, Signalled, TimedOut
-from queuectl.newjob import NewJob
+from queuectl.jobs.job_spec import NewJob
+from queuectl.jobs.lifecycle import Cancelled, Exited, Interrupted, NoRoom, NotStarted, Outcome, Signalled, TimedOut
 from queuectl.store import Store
 from tests.conftest import Clock
 from tests.contract.conftest import FakeWorker, Hire, enqueue, snapshot

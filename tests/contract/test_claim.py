@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from queuectl.lifecycle import Exited, Interrupted
-from queuectl.model import Report
-from queuectl.newjob import NewJob
+from queuectl.jobs.job_spec import NewJob
+from queuectl.jobs.lifecycle import Exited, Interrupted
+from queuectl.jobs.model import Report
+from queuectl.queues.selection import Turns
 from queuectl.store import Store
 from queuectl.store.engine import Engine
-from queuectl.turns import Turns
 from tests.conftest import Clock
 from tests.contract.conftest import FakeWorker, Hire, enqueue
 

@@ -11,21 +11,20 @@ from typing import Any
 
 import pytest
 
-from queuectl import results
 from queuectl.errors import Conflict, QueuectlError, StoreUnavailable
-from queuectl.lifecycle import Exited, Signalled
-from queuectl.model import Report
+from queuectl.jobs import run_report
+from queuectl.jobs.job_spec import NewJob, from_fields
+from queuectl.jobs.lifecycle import Exited, Signalled
+from queuectl.jobs.model import Report
+from queuectl.metrics.run_stats import Tally
 from queuectl.store import Store, copy
-from queuectl.store import statements as sql
+from queuectl.store import write_queries as sql
 from queuectl.store.postgres import PostgresEngine
 from queuectl.store.sqlite import SqliteEngine
-from queuectl.tally import Tally
 from tests.conftest import Clock
 from tests.contract.conftest import ENGINES, FakeWorker, Hire, enqueue
 from tests.postgres import Queues
 
-# Registered afresh; kept by triggers; says what the copy itself is; tell what was done to the old one.
-NOT_COPIED = {"workers", "counts", "meta", "audit", "submissions"}
 AWKWARD = "zwei\nZeilen\r\n\ttab \\N \\. \\ 'quoted' \"so\" % {x} :y \x01\x7f \ufffd ünï→🎈"
 IMPATIENT = 0.3  # seconds
 
@@ -79,7 +78,7 @@ def full(open_target: OpenTarget, store: Store, hire: Hire, clock: Clock) -> Sto
     worker.work_off(Exited(3))
     store.retry(["revived"])
     clock.advance(1)
-    said = results.dumped({"progress": 12.5, "message": "half", "result": {AWKWARD: [1, None]}})
+    said = run_report.dumped({"progress": 12.5, "message": "half", "result": {AWKWARD: [1, None]}})
     worker.settle(worker.claim_one(), Exited(0), Report(12, AWKWARD, "", 3, 4096, said))
     enqueue(store, AWKWARD, id="awkward", tags=("ünï→🎈", "b", "a"), env={"A": AWKWARD}, cwd="/tmp/ä b")
     worker.settle(worker.claim_one(), Signalled(9), Report(12, "out\n\n", "err" * 1000, 0, 0, said))
@@ -99,8 +98,12 @@ def full(open_target: OpenTarget, store: Store, hire: Hire, clock: Clock) -> Sto
     claim = worker.claim_one()
     store.cancel([claim.id])
     worker.settle(claim, Signalled(15))
-    enqueue(store, "true", id="later", run_at=clock.now + 3_600_000, tags=("b",))
-    enqueue(store, "true", id="pending", queue="mail", unique_key="ä {key}", key="k ä", key_limit=4, notify=["pager"])
+    later = NewJob("true", id="later", run_at=clock.now + 3_600_000, tags=("b",))
+    store.enqueue([later], submission=("request 1", "fingerprint"))
+    more = {"queue": "mail", "unique_key": "ä {key}", "key": "k ä", "key_limit": 4, "notify": ["pager"]}
+    store.enqueue(
+        [from_fields({"command": "true", "id": "pending", **more})], submission=("request ü", "fingerprint")
+    )
     enqueue(store, "true", id="blocked", depends_on=["pending", {"id": "dead", "condition": "fail"}])
     tally = Tally()
     for state, run_ms in (("completed", 12), ("completed", 10**8), ("dead", 12)):
@@ -109,6 +112,9 @@ def full(open_target: OpenTarget, store: Store, hire: Hire, clock: Clock) -> Sto
 
     worker.leave()
     store.unregister("w1")
+    with store.engine.write() as tx:  # as if much were left to be worked off
+        tx.run("INSERT INTO cascades (job) SELECT seq FROM jobs WHERE id IN ('dead', 'cancelled')")
+        tx.run("UPDATE batches SET cancel_up_to = 1, died = 7, deleted = 5 WHERE name = 'b1'")
     return store
 
 
@@ -164,6 +170,15 @@ def test_a_copy_is_the_same_queue(full: Store, target: Store) -> None:
     }  # fmt: skip
 
 
+def test_a_request_repeated_to_the_copy_stores_nothing_twice(full: Store, target: Store) -> None:
+    copy.copy(full, target)
+    before = rows_of(target)
+    assert target.enqueue([NewJob("true")], submission=("request 1", "fingerprint")) == ["later"]
+    with pytest.raises(Conflict, match="idempotency key"):
+        target.enqueue([NewJob("false")], submission=("request 1", "another fingerprint"))
+    assert rows_of(target) == before
+
+
 @pytest.mark.parametrize("engine_name", ["sqlite"])
 def test_a_job_that_moves_to_a_fleet_says_which_machine_has_its_log(full: Store, target: Store) -> None:
     copy.copy(full, target)
@@ -181,7 +196,7 @@ def test_every_column_of_every_table_is_copied(store: Store, engine_name: str) -
         columns = """SELECT column_name FROM information_schema.columns
                       WHERE table_schema = current_schema() AND table_name = :table"""
     with store.engine.read() as tx:
-        assert {name for (name,) in tx.rows(tables)} - NOT_COPIED == sql.COPIED.keys()
+        assert {name for (name,) in tx.rows(tables)} - sql.NOT_COPIED.keys() == sql.COPIED.keys()
         for table, (key, rest) in sql.COPIED.items():
             assert {name for (name,) in tx.rows(columns, {"table": table})} == {*key, *rest}
 
@@ -380,3 +395,18 @@ def test_an_error_is_blamed_on_the_database_that_had_it(
     assert blamed.engine.name in failed.value.message
     assert innocent.engine.name not in failed.value.message
     assert is_empty(target)
+
+
+def test_the_number_of_a_deleted_parent_is_given_to_no_new_job(store: Store, target: Store, hire: Hire) -> None:
+    """Else a retry of that one would revive the children of the other."""
+    child = NewJob("true", id="child", depends_on=["parent"], max_retries=1)
+    store.enqueue([child, NewJob("true", id="parent", max_retries=1)])
+    worker = hire("w1")
+    worker.work_off(Exited(1))
+    store.purge_dead(["parent"])
+    worker.leave()
+    store.unregister("w1")
+    copy.copy(store, target)
+    enqueue(target, id="stranger", max_retries=1)
+    assert target.views.children("stranger") == []
+    assert [(link.id, link.state) for link in target.views.parents("child")] == [("parent", "deleted")]

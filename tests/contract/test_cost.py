@@ -11,13 +11,13 @@ from pathlib import Path
 import apsw
 import pytest
 
-from queuectl.lifecycle import Exited, after_run
-from queuectl.model import Claim, Report
-from queuectl.newjob import NewJob
+from queuectl.jobs.job_spec import NewJob
+from queuectl.jobs.lifecycle import Exited, after_run
+from queuectl.jobs.model import Claim, Report
+from queuectl.metrics.run_stats import Tally
 from queuectl.settings import effective
-from queuectl.store import Store, open_store, statements
+from queuectl.store import Store, open_store, write_queries
 from queuectl.store.sqlite import SqliteEngine
-from queuectl.tally import Tally
 from tests.e2e.conftest import Cli, on_sqlite, q  # noqa: F401  (a fixture)
 
 
@@ -79,7 +79,7 @@ def test_a_tally_takes_few_statements_and_only_the_tick_that_brings_it(store: St
 def test_a_claim_knows_nothing_of_departures(store: Store) -> None:
     """The trigger is no part of its program; that of a settle only looks at one column."""
     assert isinstance(store.engine, SqliteEngine)
-    for statement, concerned in ((statements.CLAIM, False), (statements.RETRY_DEAD, True)):
+    for statement, concerned in ((write_queries.CLAIM, False), (write_queries.RETRY_DEAD, True)):
         text, _ = store.engine.text(statement)
         names = set(re.findall(r":([a-z_]+)", text))
         program = connection(store).execute("EXPLAIN " + text, dict.fromkeys(names)).fetchall()

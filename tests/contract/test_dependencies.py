@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Thread
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from queuectl.errors import Conflict, InvalidInput
-from queuectl.lifecycle import Exited
-from queuectl.newjob import NewJob
-from queuectl.store import Store
+from queuectl.jobs.dependency_rules import outcome_of
+from queuectl.jobs.job_spec import NewJob
+from queuectl.jobs.lifecycle import Exited
+from queuectl.jobs.states import FINISHED
+from queuectl.store import Store, steps
 from queuectl.store.engine import Engine
-from tests.contract.conftest import Hire, enqueue
+from tests.contract.conftest import FakeWorker, Hire, enqueue
 
 FAILED = Exited(1)
+ALL_AT_ONCE = steps.AT_ONCE
 
 
 def job(id: str, *parents: str, condition: str = "ok", **fields: object) -> NewJob:
@@ -203,6 +209,75 @@ def test_pruning_a_parent_leaves_its_children_alone(store: Store, hire: Hire, cl
     assert states(store)["c"] == "pending"
 
 
+DELETIONS: dict[str, Callable[[Store], int]] = {
+    "delete": lambda store: store.delete(["p3"]),
+    "purge": lambda store: store.purge_dead(["p3"]),
+    "purge all": lambda store: store.purge_dead(),
+    "prune": lambda store: store.prune(["dead"], 0),
+}
+
+
+@pytest.mark.parametrize("how", DELETIONS)
+def test_deleting_a_dead_parent_satisfies_no_child(store: Store, hire: Hire, how: str) -> None:
+    store.enqueue([job("p3"), job("p1"), job("c", "p1", "p3"), job("d", "c")])
+    worker = hire()
+    worker.work_off(FAILED)
+    assert DELETIONS[how](store) == 1
+    worker.work_off(FAILED)
+    store.retry(["p1"])
+    assert states(store) == {"p1": "pending", "c": "cancelled", "d": "cancelled"}
+    worker.work_off()
+    assert states(store) == {"p1": "completed", "c": "cancelled", "d": "cancelled"}
+
+
+def test_a_deleted_parent_is_still_named_and_said_to_be_deleted(store: Store, hire: Hire) -> None:
+    store.enqueue([job("p3"), job("p1"), job("c", "p1", "p3")])
+    worker = hire()
+    worker.work_off(FAILED)
+    worker.work_off(FAILED)
+    store.purge_dead(["p3"])
+    found = store.views.job("c")
+    assert sorted(found.depends_on) == [("p1", "ok"), ("p3", "ok")]
+    assert {(link.id, link.state, link.outcome) for link in store.views.parents("c")} == {
+        ("p1", "dead", "broken"),
+        ("p3", "deleted", "broken"),
+    }
+    reasons = store.views.explain(found, [], store.views.clock())
+    assert any('"p3"' in reason and "deleted" in reason for reason in reasons), reasons
+    assert not any("waits for it again" in reason for reason in reasons), "retrying p1 does not help"
+    store.retry(["p1"])
+    assert story(store, "c")[-1] == ("cancelled", 'not revived: its dependency "p3" was deleted')
+    enqueue(store, id="p3")  # another job of that name is not the one that was waited for
+    assert {(link.id, link.state) for link in store.views.parents("c")} == {("p1", "pending"), ("p3", "deleted")}
+    assert store.views.children("p3") == []
+
+
+def test_parents_that_were_met_and_deleted_stay_met(store: Store, hire: Hire) -> None:
+    store.enqueue([job("a"), job("b"), job("c", "a", "b")])
+    worker = hire()
+    worker.work_off()
+    assert store.prune(["completed"], 0) == 1
+    worker.work_off(FAILED)
+    assert states(store) == {"b": "dead", "c": "cancelled"}
+    store.retry(["b"])
+    worker.work_off()
+    assert states(store) == {"b": "completed", "c": "pending"}
+    assert {(link.id, link.state, link.outcome) for link in store.views.parents("c")} == {
+        ("a", "deleted", "met"),
+        ("b", "completed", "met"),
+    }
+
+
+def test_a_deleted_child_takes_its_dependencies_along(store: Store, hire: Hire) -> None:
+    store.enqueue([job("a"), job("b", "a")])
+    store.cancel(["b"])
+    store.delete(["b"])
+    assert store.views.children("a") == []
+    hire().work_off()
+    enqueue(store, id="b")
+    assert store.views.parents("b") == []
+
+
 def test_parents_that_end_at_the_same_moment_strand_nobody(
     store: Store, hire: Hire, open_engine: Callable[[], Engine]
 ) -> None:
@@ -291,6 +366,10 @@ class Model:
                 if node.state == "cancelled" and "broken" not in node.edges.values():
                     self.retry(child, "blocked")
 
+    def delete(self, id: str) -> None:
+        """What it was to its children stays as it is."""
+        del self.nodes[id]
+
     def children(self, id: str) -> list[str]:
         return [child for child, node in self.nodes.items() if id in node.parents]
 
@@ -307,42 +386,66 @@ def graphs(draw: st.DrawFn) -> dict[str, dict[str, str]]:
     return {id: graph[id] for id in order}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data(), graph=graphs())
+@st.composite
+def fans(draw: st.DrawFn) -> dict[str, dict[str, str]]:
+    """Some parents of one child, which has one itself: where it matters most that none is forgotten."""
+    parents = [f"p{n}" for n in range(draw(st.integers(2, 3)))]
+    return {**{id: {} for id in parents}, "c": dict.fromkeys(parents, "ok"), "d": {"c": "ok"}}
+
+
+def enqueue_graph(store: Store, graph: dict[str, dict[str, str]]) -> None:
+    store.enqueue(
+        [
+            NewJob(
+                "true",
+                id=id,
+                max_retries=1,
+                depends_on=[{"id": parent, "condition": condition} for parent, condition in parents.items()],
+            )
+            for id, parents in graph.items()
+        ]
+    )
+
+
+# How much of a cascade goes into one transaction: all of it, or one dependency.
+STEPS = st.sampled_from([250, 1])
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), graph=graphs() | fans(), step=STEPS)
 def test_any_graph_ends_as_the_model_says(
-    store: Store, hire: Hire, data: st.DataObject, graph: dict[str, dict[str, str]]
+    store: Store, hire: Hire, data: st.DataObject, graph: dict[str, dict[str, str]], step: int
 ) -> None:
     store.reset()
     worker = hire()
     try:
-        store.enqueue(
-            [
-                NewJob(
-                    "true",
-                    id=id,
-                    max_retries=1,
-                    depends_on=[{"id": parent, "condition": condition} for parent, condition in parents.items()],
-                )
-                for id, parents in graph.items()
-            ]
-        )
+        enqueue_graph(store, graph)
         model = Model(graph)
-        for _ in range(3 * len(graph)):
+        steps.AT_ONCE = step
+        for _ in range(4 * len(graph)):
+            while store.work_off():
+                pass
             held = {id: node.state for id, node in model.nodes.items()}
             assert states(store) == held
             choices = ["run"] * ("pending" in held.values()) + ["retry"] * ("dead" in held.values())
             choices += ["cancel"] * any(state in ("pending", "blocked") for state in held.values())
+            choices += ["delete"] * any(state in FINISHED for state in held.values())
             if not choices:
                 break
             match data.draw(st.sampled_from(choices)):
                 case "run":
-                    outcome = data.draw(st.sampled_from([Exited(0), FAILED]))
+                    outcome = data.draw(st.sampled_from([FAILED, Exited(0)]))
                     model.end(worker.work_off(outcome), "completed" if outcome.code == 0 else "dead")
                 case "cancel":
                     open_ones = [id for id, state in held.items() if state in ("pending", "blocked")]
                     chosen = data.draw(st.sampled_from(open_ones))
                     store.cancel([chosen])
                     model.cancel(chosen)
+                case "delete":
+                    chosen = data.draw(st.sampled_from([id for id, state in held.items() if state in FINISHED]))
+                    ways = [store.delete, *[store.purge_dead] * (held[chosen] == "dead")]
+                    assert data.draw(st.sampled_from(ways))([chosen]) == 1
+                    model.delete(chosen)
                 case _:
                     chosen = data.draw(st.sampled_from([id for id, state in held.items() if state == "dead"]))
                     store.retry([chosen])
@@ -351,5 +454,73 @@ def test_any_graph_ends_as_the_model_says(
             state: sum(node.state == state for node in model.nodes.values()) for state in store.views.counts()
         }
     finally:
+        steps.AT_ONCE = ALL_AT_ONCE
         worker.leave()
         store.unregister(worker.id)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), graph=graphs() | fans())
+def test_whatever_happens_between_the_steps_of_a_cascade_nothing_runs_too_early_and_nothing_is_forgotten(
+    store: Store, hire: Hire, data: st.DataObject, graph: dict[str, dict[str, str]]
+) -> None:
+    store.reset()
+    worker = hire()
+    steps.AT_ONCE = 1
+    try:
+        with patch.object(Store, "work_off_all"):  # as if whoever caused it were killed
+            enqueue_graph(store, graph)
+            for _ in range(5 * len(graph)):
+                move(store, worker, data)
+                nothing_runs_too_early(store)
+        while store.work_off():
+            pass
+        nothing_runs_too_early(store)
+        nothing_is_forgotten(store)
+    finally:
+        steps.AT_ONCE = ALL_AT_ONCE
+        worker.leave()
+        store.unregister(worker.id)
+
+
+def move(store: Store, worker: FakeWorker, data: st.DataObject) -> None:
+    """Do something that can be done now."""
+    held = states(store)
+    moves: list[Callable[[], object]] = [store.work_off]
+    if "pending" in held.values():
+        moves += [lambda: worker.work_off(FAILED), lambda: worker.work_off()]
+    for state, action in (("dead", store.retry), ("blocked", store.cancel), ("cancelled", store.delete)):
+        if chosen := [id for id, found in held.items() if found == state]:
+            moves.append(lambda chosen=chosen, action=action: action([data.draw(st.sampled_from(chosen))]))  # type: ignore[misc]
+    with suppress(Conflict):  # a job cannot be deleted before its children have been told
+        data.draw(st.sampled_from(moves))()
+
+
+EDGES = """
+SELECT child.id, child.state, child.unmet, condition, dependencies.state, parent.state
+  FROM dependencies JOIN jobs AS child ON child.seq = dependencies.child
+  LEFT JOIN jobs AS parent ON parent.seq = dependencies.parent
+"""
+
+
+def edges_of(store: Store) -> list[Any]:
+    with store.engine.read() as tx:
+        return tx.rows(EDGES)
+
+
+def nothing_runs_too_early(store: Store) -> None:
+    for id, state, unmet, _, edge, _ in edges_of(store):
+        if state not in ("blocked", "cancelled"):
+            assert (unmet, edge) == (0, "met"), id
+
+
+def nothing_is_forgotten(store: Store) -> None:
+    """Every dependency says what became of the parent, and no job is blocked that could run, or could not."""
+    found = edges_of(store)
+    for id, state, unmet, condition, edge, parent in found:
+        mine = [other[4] for other in found if other[0] == id]
+        if edge in ("open", "broken") and parent is not None:
+            assert edge == outcome_of(condition, parent), id
+        if state == "blocked":
+            assert unmet == mine.count("open") > 0, id
+            assert set(mine) <= {"open", "met"}, id

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from queuectl import newjob
 from queuectl.errors import Conflict, Duplicate
-from queuectl.newjob import LONGEST_COMMAND, NewJob
+from queuectl.jobs import job_spec
+from queuectl.jobs.job_spec import LONGEST_COMMAND, NewJob
 from queuectl.store import Store
 from tests.conftest import Clock
 from tests.contract.conftest import Hire, enqueue
@@ -140,7 +140,7 @@ def test_ids_that_differ_in_case_are_two(store: Store) -> None:
 
 
 def draw(monkeypatch: pytest.MonkeyPatch, ids: Iterator[str]) -> None:
-    monkeypatch.setattr(newjob, "new_ids", lambda count: [next(ids) for _ in range(count)])
+    monkeypatch.setattr(job_spec, "new_ids", lambda count: [next(ids) for _ in range(count)])
 
 
 def test_a_drawn_id_that_is_taken_is_drawn_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ def test_two_drawn_ids_that_are_the_same_are_drawn_again(store: Store, monkeypat
 
 def test_drawing_ends_if_no_id_is_ever_free(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     enqueue(store, id="old")
-    monkeypatch.setattr(newjob, "new_ids", lambda count: ["old"] * count)
+    monkeypatch.setattr(job_spec, "new_ids", lambda count: ["old"] * count)
     with pytest.raises(Conflict):
         enqueue(store)
 
@@ -198,3 +198,9 @@ def test_a_job_for_later_is_pending_until_then(store: Store, hire: Hire, clock: 
 def test_a_moment_long_past_is_due_now(store: Store, hire: Hire, clock: Clock) -> None:
     enqueue(store, run_at=-62_135_596_800_000)
     assert hire().claim()
+
+
+@pytest.mark.parametrize("delay", ["5m", "in 5m", 300, "now"])
+def test_a_delay_counts_on_the_clock_of_the_database(store: Store, clock: Clock, delay: object) -> None:
+    [id] = store.enqueue([job_spec.from_fields({"command": "true", "run_at": delay})])
+    assert store.views.job(id).run_at == clock.now + (0 if delay == "now" else 300_000)

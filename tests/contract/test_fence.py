@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from queuectl.lifecycle import Exited, after_run
-from queuectl.model import Claim
-from queuectl.newjob import NewJob
+from queuectl.jobs.job_spec import NewJob
+from queuectl.jobs.lifecycle import Exited, after_run
+from queuectl.jobs.model import Claim
 from queuectl.store import Store
 from tests.contract.conftest import FakeWorker, Hire, enqueue, settle, snapshot
 

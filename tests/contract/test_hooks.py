@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from queuectl import hook
 from queuectl.errors import Conflict, InvalidInput, NotFound
-from queuectl.lifecycle import Cancelled, Exited, Interrupted, Outcome, Signalled, after_run
-from queuectl.model import Job, Report
-from queuectl.newjob import NewJob
+from queuectl.hooks import hook
+from queuectl.jobs.job_spec import NewJob
+from queuectl.jobs.lifecycle import Cancelled, Exited, Interrupted, Outcome, Signalled, after_run
+from queuectl.jobs.model import Job, Report
 from queuectl.store import Store, hooks
-from queuectl.store import statements as sql
+from queuectl.store import write_queries as sql
 from queuectl.store.engine import Engine
 from tests.conftest import Clock
 from tests.contract.conftest import DONE, Hire, enqueue
@@ -169,7 +169,7 @@ def test_it_is_told_in_the_transaction_that_ends_the_run(
     def fail(*_: object) -> bool:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("queuectl.store.runs.follow", fail)
+    monkeypatch.setattr("queuectl.store.claim_settle.follow", fail)
     with pytest.raises(ZeroDivisionError):
         worker.settle(claim)
     assert (store.views.job("job").state, told(store)) == ("processing", [])

@@ -13,10 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
-from queuectl.lifecycle import Exited, Interrupted, Outcome
-from queuectl.model import Claim, Job
-from queuectl.newjob import NewJob
-from queuectl.states import FINISHED, WAITING
+from queuectl.jobs.job_spec import NewJob
+from queuectl.jobs.lifecycle import Exited, Interrupted, Outcome
+from queuectl.jobs.model import Claim, Job
+from queuectl.jobs.states import FINISHED, WAITING
 from queuectl.store import Store
 from queuectl.store.engine import Engine
 from queuectl.store.postgres import PostgresEngine

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from queuectl import search
 from queuectl.errors import InvalidInput
-from queuectl.lifecycle import Exited
-from queuectl.search import Filter
+from queuectl.jobs import job_filter
+from queuectl.jobs.job_filter import Filter
+from queuectl.jobs.lifecycle import Exited
 from queuectl.store import Store, listing
 from tests.conftest import Clock
 from tests.contract.conftest import Hire, enqueue
 
 
 def found(store: Store, words: str) -> list[str]:
-    return [job.id for job in store.views.listing.page(search.parse(words)).jobs]
+    return [job.id for job in store.views.listing.page(job_filter.parse(words)).jobs]
 
 
 def test_pages_follow_each_other_without_gap_or_repetition(store: Store) -> None:
@@ -71,18 +71,18 @@ def test_a_look_that_goes_far_back_finds_it_in_the_end(
     for _ in range(20):
         enqueue(store, "hay", tags=["t"], batch="b")
     assert found(store, f"{words} needle") == wanted[::-1]
-    assert store.views.listing.matches(search.parse(f"{words} needle")).ids == wanted[::-1]
-    assert store.views.listing.count(search.parse(f"{words} needle")) == (2, True)
+    assert store.views.listing.matches(job_filter.parse(f"{words} needle")).ids == wanted[::-1]
+    assert store.views.listing.count(job_filter.parse(f"{words} needle")) == (2, True)
     # Without the time for it, the page says that it has not looked at everything, and from where to go on.
-    page = store.views.listing.page(search.parse(f"{words} needle"), budget=-1)
+    page = store.views.listing.page(job_filter.parse(f"{words} needle"), budget=-1)
     assert page.jobs == []
     assert not page.seen_all
     seen: list[str] = []
     while page.next is not None:
-        page = store.views.listing.page(search.parse(f"{words} needle"), page.next, budget=-1)
+        page = store.views.listing.page(job_filter.parse(f"{words} needle"), page.next, budget=-1)
         seen += [job.id for job in page.jobs]
     assert seen == wanted[::-1]
-    assert store.views.listing.count(search.parse(f"{words} needle"), budget=-1) == (0, False)
+    assert store.views.listing.count(job_filter.parse(f"{words} needle"), budget=-1) == (0, False)
 
 
 def test_all_that_match_can_be_walked_through_in_pieces(store: Store) -> None:

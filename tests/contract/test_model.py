@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from queuectl.errors import Conflict
-from queuectl.lifecycle import (
+from queuectl.jobs.job_spec import NewJob
+from queuectl.jobs.lifecycle import (
     Cancelled,
     Exited,
     Interrupted,
@@ -28,9 +29,8 @@ from queuectl.lifecycle import (
     TimedOut,
     after_run,
 )
-from queuectl.model import Claim
-from queuectl.newjob import NewJob
-from queuectl.states import FINISHED
+from queuectl.jobs.model import Claim
+from queuectl.jobs.states import FINISHED
 from queuectl.store import Store
 from queuectl.store.engine import Engine
 from queuectl.store.postgres import PostgresEngine

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from queuectl.lifecycle import Exited, NotStarted, Outcome, Signalled, TimedOut
+from queuectl.jobs.lifecycle import Exited, NotStarted, Outcome, Signalled, TimedOut
 from queuectl.store import Store
 from tests.conftest import Clock
 from tests.contract.conftest import Hire, enqueue

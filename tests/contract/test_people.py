@@ -8,10 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from queuectl.errors import Conflict
-from queuectl.lifecycle import Exited
-from queuectl.newjob import NewJob
-from queuectl.store import Store
-from queuectl.store import store as store_module
+from queuectl.jobs.job_spec import NewJob
+from queuectl.jobs.lifecycle import Exited
+from queuectl.store import Store, audit
 from queuectl.store.engine import Engine
 from tests.contract.conftest import Hire, enqueue
 
@@ -69,7 +68,7 @@ def test_nothing_is_written_down_if_nobody_is_behind_it_or_nothing_happened(stor
 def test_many_targets_are_told_in_short_and_old_acts_are_forgotten(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "ACTS_KEPT", 2)
+    monkeypatch.setattr(audit, "KEPT", 2)
     store.actor = "ann"
     store.enqueue([NewJob("true", id=f"j{n}") for n in range(9)])
     assert acts(store) == [("ann", "enqueue", "j0, j1, j2, j3, j4 and 4 more", "")]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
-from queuectl import logs
 from queuectl.errors import Conflict, NotFound
-from queuectl.lifecycle import Exited
-from queuectl.newjob import NewJob
-from queuectl.store import Store
-from tests.conftest import Clock
+from queuectl.jobs import log_files
+from queuectl.jobs.job_spec import NewJob
+from queuectl.jobs.lifecycle import Exited
+from queuectl.store import Store, copy, open_store
+from queuectl.store import write_queries as sql
+from tests.conftest import Clock, eventually
 from tests.contract.conftest import FakeWorker, Hire, enqueue
+from tests.postgres import Server
 
 DAY = 86400
 ALL = ("completed", "dead", "cancelled")
@@ -25,8 +30,8 @@ def finish(store: Store, worker: FakeWorker, state: str, id: str) -> Path:
         store.cancel([id])
     else:
         worker.work_off(Exited(0 if state == "completed" else 1))
-    path = logs.path_of(store.engine.log_dir, id)
-    logs.append(path, b"hello\n")
+    path = log_files.path_of(store.engine.log_dir, id)
+    log_files.append(path, b"hello\n")
     return Path(path)
 
 
@@ -150,6 +155,7 @@ def test_a_reset_leaves_an_empty_queue_with_default_settings_and_no_logs(store: 
     worker.claim_one()
     enqueue(store)
     worker.die()
+    store.recover("w1")
     store.set_config("max_retries", "9")
     assert store.reset() == 3
     assert store.views.jobs() == []
@@ -176,8 +182,84 @@ def test_a_claim_from_before_a_reset_reaches_no_job_after_it(store: Store, hire:
     worker = hire("w1")
     old = worker.claim_one()
     worker.die()
+    store.recover("w1")
     store.reset()
     enqueue(store, id="a")
     again = hire("w1")
     again.claim_one()
     assert again.settle(old) is False
+
+
+@pytest.mark.parametrize("engine_name", ["postgres"])
+@pytest.mark.parametrize("table", ["config", "jobs"])
+def test_a_reset_waits_for_a_transaction_that_holds_a_job_and_has_more_to_write(
+    store: Store, other_store: Store, postgres: Server, table: str
+) -> None:
+    """Each of the two would wait for the other, and the server would end one of them after a second."""
+    enqueue(store, id="parent")
+    reset = Thread(target=store.reset)
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'LOCK TABLE%' AND wait_event_type = 'Lock'"
+    with other_store.engine.write() as tx:
+        tx.rows(sql.LOCK_JOBS, {"ids": ["parent"]})
+        reset.start()
+        eventually(lambda: postgres.sql(waiting), "the reset to wait")
+        if table == "config":
+            tx.run(sql.SET_CONFIG, {"key": "max_retries", "value": "9"})
+        else:
+            tx.run("UPDATE jobs SET priority = 5 WHERE id = 'parent'")
+    reset.join()
+    assert (store.config()["max_retries"], store.views.jobs()) == (3, [])
+
+
+# -- what still runs -------------------------------------------------------------------------------------
+
+
+def copied_away(store: Store, folder: Path) -> None:
+    with closing(open_store(str(folder / "copy.db"))) as target:
+        copy.copy(store, target)
+
+
+def copied_over(store: Store, folder: Path) -> None:
+    with closing(open_store(str(folder / "copy.db"))) as source:
+        enqueue(source)
+        copy.copy(source, store)
+
+
+REMOVALS: dict[str, tuple[Callable[[Store, Path], object], str]] = {
+    "delete": (lambda store, _: store.delete(["a"]), "is processing, not finished"),
+    "purge": (lambda store, _: store.purge_dead(["a"]), "is processing, not dead"),
+    "purge all": (lambda store, _: store.purge_dead(), ""),
+    "prune": (lambda store, _: store.prune((*ALL, "processing"), 0), ""),
+    "reset": (lambda store, _: store.reset(), "workers that died have left jobs behind: 1"),
+    "copy": (copied_away, "workers that died have left jobs behind: 1"),
+    "copy into it": (copied_over, "is not empty"),
+    "remove its schedule": (lambda store, _: store.schedules.remove(["s"]), ""),
+    "remove its hook": (lambda store, _: store.hooks.remove(["h"]), ""),
+    "drop the limits of its queue": (lambda store, _: store.change_queue("default", at_once=None), ""),
+    "stop its worker": (lambda store, _: store.stop_workers(["w1"], "now"), ""),
+}
+
+
+@pytest.mark.parametrize("how", REMOVALS)
+def test_no_removal_forgets_what_a_killed_worker_has_left_running(
+    store: Store, hire: Hire, tmp_path: Path, how: str
+) -> None:
+    """Its processes may live on: until they are ended, the job must be there to be put back."""
+    store.hooks.add("h", ["dead"], command="true")
+    store.schedules.add("s", "0 * * * *", None, "UTC", {"command": "true"})
+    store.change_queue("default", at_once=5)
+    enqueue(store, id="a", notify=["h"])
+    worker = hire("w1")
+    claim = worker.claim_one()
+    worker.die()
+    remove, refused = REMOVALS[how]
+    if refused:
+        with pytest.raises(Conflict, match=refused) as error:
+            remove(store, tmp_path)
+        if "left jobs behind" in refused:
+            assert "queuectl worker start" in error.value.hint
+    else:
+        remove(store, tmp_path)
+    assert [(lost.seq, lost.run) for lost in store.lost_workers()["w1"]] == [(claim.seq, claim.run)]
+    assert store.recover("w1") is not None
+    assert store.views.job("a").state == "pending"

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from queuectl.lifecycle import Exited, Settlement
-from queuectl.model import Claim
-from queuectl.newjob import NewJob
+from queuectl.jobs.job_spec import NewJob
+from queuectl.jobs.lifecycle import Exited, Settlement
+from queuectl.jobs.model import Claim
 from queuectl.store import Store
 from tests.conftest import Clock
 from tests.contract.conftest import FakeWorker, Hire, enqueue, snapshot

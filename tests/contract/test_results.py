@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from threading import Thread
-
 import pytest
 
-from queuectl import results
-from queuectl.lifecycle import Cancelled, Exited, Interrupted, Lost, Outcome, Signalled, TimedOut, after_run
-from queuectl.model import Claim, Job, Report
-from queuectl.store import Store, statements
-from queuectl.store.engine import Engine
-from tests.conftest import eventually
+from queuectl.jobs import run_report
+from queuectl.jobs.lifecycle import Cancelled, Exited, Interrupted, Lost, Outcome, Signalled, TimedOut, after_run
+from queuectl.jobs.model import Claim, Job, Report
+from queuectl.store import Store, write_queries
 from tests.contract.conftest import FakeWorker, Hire, enqueue, snapshot
 
 AWKWARD = "zwei\nZeilen \\N \\ 'quoted' \"so\" {x} % :y \x01\x7f ünï→🎈"
 
 
 def text(progress: float | None = None, message: str | None = None, result: object = None) -> str:
-    return results.dumped({"progress": progress, "message": message, "result": result})
+    return run_report.dumped({"progress": progress, "message": message, "result": result})
 
 
 def saying(progress: float | None = None, message: str | None = None, result: object = None) -> Report:
@@ -80,7 +75,7 @@ def test_awkward_words_come_back_as_they_were(store: Store, worker: FakeWorker, 
 
 
 def test_a_large_report_is_kept_whole(store: Store, claim: Claim) -> None:
-    large = "ü" * (results.LARGEST // 2)
+    large = "ü" * (run_report.LARGEST // 2)
     store.report("w1", [(claim, text(None, None, large))])
     assert store.views.job("a").result == large
 
@@ -183,7 +178,7 @@ def test_a_job_that_is_cancelled_in_that_moment_keeps_its_last_word(
     store: Store, worker: FakeWorker, claim: Claim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The request came after the worker had read its news: it settles twice."""
-    monkeypatch.setattr(statements, "NEWS", statements.NEWS.replace("AND cancel_requested", "AND FALSE"))
+    monkeypatch.setattr(write_queries, "NEWS", write_queries.NEWS.replace("AND cancel_requested", "AND FALSE"))
     store.cancel(["a"])
     assert worker.settle(claim, Exited(1), saying(60))
     assert store.views.job("a").state == "cancelled"
@@ -194,7 +189,7 @@ def test_it_is_settled_and_told_in_one_step(
     store: Store, other_store: Store, worker: FakeWorker, claim: Claim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the report cannot be kept, the run has not ended either."""
-    monkeypatch.setattr(statements, "REPORT", statements.REPORT.replace("INTO results", "INTO nowhere"))
+    monkeypatch.setattr(write_queries, "REPORT", write_queries.REPORT.replace("INTO results", "INTO nowhere"))
     with pytest.raises(Exception, match="nowhere"):
         worker.settle(claim, report=saying(100))
     monkeypatch.undo()
@@ -241,27 +236,16 @@ def test_it_goes_with_the_job(store: Store, worker: FakeWorker, claim: Claim, ho
 
 
 @pytest.mark.parametrize("engine_name", ["postgres"])
-def test_jobs_are_locked_in_the_order_in_which_everyone_does(
-    store: Store, other_store: Store, worker: FakeWorker, open_engine: Callable[[], Engine]
+def test_the_progress_of_a_job_that_others_have_locked_waits_and_that_of_others_does_not(
+    store: Store, other_store: Store, worker: FakeWorker
 ) -> None:
-    """Else somebody who cancels several would be told of a deadlock."""
     for id in ("a", "b"):
         enqueue(store, id=id)
     first, second = worker.claim(2)
-    own = Store(open_engine())
-    telling = Thread(target=own.report, args=("w1", [(second, text(2)), (first, text(1))]))
-    with store.engine.write() as tx:
-        tx.rows(statements.LOCK_SEQS, {"seqs": [first.seq]})
-        [(pid,)] = tx.rows("SELECT pg_backend_pid()")
-        telling.start()
-
-        def is_waited_for() -> bool:
-            with other_store.engine.read() as look:
-                waiting = "SELECT 1 FROM pg_stat_activity WHERE :pid = ANY (pg_blocking_pids(pid))"
-                return bool(look.rows(waiting, {"pid": pid}))
-
-        eventually(is_waited_for)
-        tx.rows(statements.LOCK_SEQS, {"seqs": [second.seq]})
-    telling.join()
-    own.close()
+    said = [(second, text(2)), (first, text(1))]
+    with other_store.engine.write() as tx:
+        tx.rows(write_queries.LOCK_SEQS, {"seqs": [first.seq]})
+        assert store.report("w1", said) == {second.seq}
+    assert [store.views.job(id).progress for id in ("a", "b")] == [None, 2]
+    assert store.report("w1", said) == {first.seq, second.seq}
     assert [store.views.job(id).progress for id in ("a", "b")] == [1, 2]

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from queuectl.errors import QueuectlError
-from queuectl.lifecycle import (
+from queuectl.jobs.job_spec import NewJob
+from queuectl.jobs.lifecycle import (
     Cancelled,
     Exited,
     Interrupted,
@@ -22,8 +23,7 @@ from queuectl.lifecycle import (
     TimedOut,
     after_run,
 )
-from queuectl.model import Claim, Event, Report
-from queuectl.newjob import NewJob
+from queuectl.jobs.model import Claim, Event, Report
 from queuectl.store import Store
 from tests.conftest import Clock
 from tests.contract.conftest import Hire, enqueue, settle, snapshot
@@ -179,10 +179,10 @@ def test_a_tick_settles_and_claims_in_one_transaction(
     assert store.views.counts()["completed"] == 3
 
 
-def counting(begun: list[str], kind: str, begin: Callable[[], object]) -> Callable[[], object]:
-    def count() -> object:
+def counting(begun: list[str], kind: str, begin: Callable[..., object]) -> Callable[..., object]:
+    def count(*how: bool) -> object:
         begun.append(kind)
-        return begin()
+        return begin(*how)
 
     return count
 

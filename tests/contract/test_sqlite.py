@@ -18,11 +18,12 @@ from typing import Any
 import apsw
 import pytest
 
-from queuectl import logs
-from queuectl.bell import Bell
+from queuectl import doctor
 from queuectl.errors import Conflict, StoreReplaced, StoreUnavailable
-from queuectl.store import Store, migrate, questions, statements
+from queuectl.jobs import log_files
+from queuectl.store import Store, migrate, read_queries, sqlite, write_queries
 from queuectl.store.sqlite import APPLICATION_ID, DIALECT, SqliteEngine
+from queuectl.system.wakeup import Bell
 from tests.conftest import Clock
 from tests.contract.conftest import enqueue
 
@@ -83,7 +84,7 @@ def test_the_driver_is_one_without_the_corruption_bug() -> None:
 
 COMMIT_AND_DIE = """
 import os, signal, sys
-from queuectl.newjob import NewJob
+from queuectl.jobs.job_spec import NewJob
 from queuectl.store import open_store
 store = open_store(sys.argv[1])
 os.write(1, store.enqueue([NewJob("true")])[0].encode())
@@ -124,7 +125,7 @@ def test_files_are_0600_and_folders_0700_whatever_the_umask(tmp_path: Path, mask
     with umask(mask):
         store = Store(SqliteEngine(str(folder / "queue.db")))
         id = enqueue(store)
-        logs.append(logs.path_of(store.engine.log_dir, id), b"secret")
+        log_files.append(log_files.path_of(store.engine.log_dir, id), b"secret")
         bell = Bell(store.engine.run_dir, "w1")
         store.engine.backup(str(folder / "copy.db"))
     modes = {str(file.relative_to(folder)): mode(file) for file in folder.rglob("*")}
@@ -271,6 +272,8 @@ def test_a_read_only_file_is_refused_untouched(folder_mode: int) -> None:
 def test_a_file_one_may_not_read_and_a_folder_one_may_not_write_are_refused() -> None:
     with somebody_else() as folder:
         make_queue(folder / "queue.db")
+        (folder / "queue.db").chmod(0)
+        folder.chmod(0o555)
         with without_privileges():
             for name in ("queue.db", "new.db", "sub/new.db"):
                 with pytest.raises(StoreUnavailable) as reason:
@@ -282,7 +285,7 @@ def test_a_file_one_may_not_read_and_a_folder_one_may_not_write_are_refused() ->
 
 OPEN_AND_STORE = """
 import sys
-from queuectl.newjob import NewJob
+from queuectl.jobs.job_spec import NewJob
 from queuectl.store import open_store
 print("ready", flush=True)
 sys.stdin.readline()
@@ -505,6 +508,127 @@ def test_who_asks_is_told_that_the_file_was_moved_even_if_nothing_is_written(pat
     engine.close()
 
 
+BESIDE = [("-wal",), ("-shm",), ("-wal", "-shm")]
+
+
+@pytest.fixture
+def in_use(path: Path) -> Iterator[Store]:
+    """A worker's store, in whose log is a job that somebody else enqueued."""
+    store = Store(SqliteEngine(str(path), durable=False))
+    other = Store(SqliteEngine(str(path)))
+    enqueue(other, id="acknowledged")
+    other.close()
+    yield store
+    store.close()
+
+
+def remove(path: Path, names: tuple[str, ...]) -> None:
+    for name in names:
+        os.unlink(f"{path}{name}")
+
+
+@pytest.mark.parametrize("names", BESIDE, ids=" ".join)
+@pytest.mark.parametrize("act", ["write", "changed", "flush", "check_place"])
+def test_a_worker_notices_that_a_file_beside_its_database_was_removed(
+    path: Path, in_use: Store, names: tuple[str, ...], act: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_use.engine.flush()
+    remove(path, names)
+    with pytest.raises(StoreUnavailable, match="was removed while it was in use") as first:
+        getattr(in_use.engine, act)()
+    assert not isinstance(first.value, StoreReplaced), "it may be on the move, and come back"
+    monkeypatch.setattr(sqlite, "MAY_COME_BACK", 0)
+    with pytest.raises(StoreReplaced, match="was removed while it was in use"):
+        getattr(in_use.engine, act)()
+
+
+def test_a_log_that_was_on_the_move_is_used_again(path: Path, in_use: Store) -> None:
+    away = path.with_name("away")
+    os.rename(f"{path}-wal", away)
+    with pytest.raises(StoreUnavailable):
+        in_use.probe()
+    os.rename(away, f"{path}-wal")
+    in_use.probe()
+    in_use.engine.flush()
+
+
+def test_another_log_in_the_place_of_ours_is_noticed_at_once(path: Path, in_use: Store) -> None:
+    os.rename(f"{path}-wal", path.with_name("away"))
+    path.with_name("queue.db-wal").touch(mode=0o600)
+    for act in (in_use.probe, in_use.engine.flush, in_use.engine.changed):
+        with pytest.raises(StoreReplaced, match="was replaced while it was in use"):
+            act()
+
+
+@pytest.mark.parametrize("names", BESIDE, ids=" ".join)
+def test_what_was_acknowledged_is_saved_from_a_log_that_was_removed(
+    path: Path, tmp_path: Path, in_use: Store, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While somebody still has it open: as soon as that one notices, all of it is in the database itself."""
+    monkeypatch.setattr(sqlite, "MAY_COME_BACK", 0)
+    remove(path, names)
+    with pytest.raises(StoreReplaced):
+        in_use.engine.check_place()
+    if "-wal" not in names:
+        shutil.copy(f"{path}-wal", tmp_path / "copy.db-wal")
+    shutil.copy(path, tmp_path / "copy.db")
+    copy = Store(SqliteEngine(str(tmp_path / "copy.db")))
+    assert copy.views.job("acknowledged").command == "true"
+    assert [finding.found for finding in copy.engine.checkup() if finding.check == "integrity"] == ["sound"]
+    copy.close()
+
+
+@pytest.mark.parametrize("names", [("-wal",), ("-shm",), ("-wal", "-shm"), ("",)], ids=" ".join)
+def test_nobody_opens_a_queue_whose_files_were_removed_under_a_worker(
+    path: Path, in_use: Store, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be written by two who do not know of each other's locks."""
+    monkeypatch.setattr(doctor, "PATIENCE", 0.05)
+    worker = Bell(in_use.engine.run_dir, "w1")
+    remove(path, names)
+    with pytest.raises(StoreUnavailable, match="were removed while workers use them"):
+        SqliteEngine(str(path), patience=0.05)
+    [finding] = doctor.examine(str(path))
+    assert not finding.ok
+    assert "were removed while workers use them" in finding.found
+    in_use.close()
+    worker.close()
+    SqliteEngine(str(path), patience=0.05).close()
+
+
+def test_a_queue_that_was_removed_as_a_whole_may_be_made_anew_at_once(path: Path, in_use: Store) -> None:
+    worker = Bell(in_use.engine.run_dir, "w1")
+    remove(path, ("", "-wal", "-shm"))
+    SqliteEngine(str(path), patience=0.05).close()
+    worker.close()
+
+
+def test_in_a_folder_that_others_can_add_files_to_ours_stay_in_their_places(tmp_path: Path) -> None:
+    folder = tmp_path / "sticky"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    made = []
+    for id in ("one", "two"):
+        store = Store(SqliteEngine(str(folder / "queue.db")))
+        enqueue(store, id=id)
+        store.close()
+        made.append({file.name: (file.stat().st_ino, mode(file)) for file in folder.iterdir()})
+    assert made[0] == made[1]
+    assert made[0].keys() == {"queue.db", "queue.db-journal", "queue.db-wal", "queue.db-shm"}
+    assert {bits for _, bits in made[0].values()} == {0o600}
+    assert (folder / "queue.db-wal").stat().st_size == 0, "what a backup in the place of the database must not meet"
+    (folder / "queue.db").rename(tmp_path / "moved.db")
+    moved = Store(SqliteEngine(str(tmp_path / "moved.db")))
+    assert {job.id for job in moved.views.jobs()} == {"one", "two"}
+    moved.engine.backup(str(folder / "queue.db"))
+    moved.close()
+    restored = Store(SqliteEngine(str(folder / "queue.db")))
+    assert {job.id for job in restored.views.jobs()} == {"one", "two"}
+    enqueue(restored, id="three")
+    restored.close()
+    assert sorted(file.name for file in folder.iterdir()) == sorted(made[0])
+
+
 def test_a_backup_is_a_queue_of_its_own_and_replaces_nothing(path: Path, tmp_path: Path) -> None:
     make_queue(path)
     store = Store(SqliteEngine(str(path)))
@@ -549,7 +673,7 @@ def test_a_backup_during_a_transaction_of_another_has_none_of_it(path: Path, tmp
 # -- how statements find their rows ----------------------------------------------------------------------
 
 
-SQL = {**vars(statements), **vars(questions)}
+SQL = {**vars(write_queries), **vars(read_queries)}
 
 
 def plan_of(path: Path, sql: str) -> list[str]:
@@ -582,6 +706,12 @@ def plan_of(path: Path, sql: str) -> list[str]:
         ("ANY_PARKED", "jobs_parked"),
         ("PARKED_QUEUES", "jobs_parked"),
         ("PARKED_WITH", "jobs_parked"),
+        ("PARKED_KEYS", "jobs_parked"),
+        ("COUNT_DEAD_IN", "jobs_batch_dead"),
+        ("LOCK_WAITING_IN", "jobs_batch_unfinished"),
+        ("LAST_UNFINISHED_IN", "jobs_batch_unfinished"),
+        ("KEYS_TAKEN", "jobs_unique"),
+        ("WEIGHTS", "PRIMARY KEY (rowid=?)"),
         ("LET_GO", "PRIMARY KEY (rowid=?)"),
         ("RUNNING_WITH", "jobs_running_key"),
         ("RUNNING_OF_KEY", "jobs_running_key"),
@@ -589,7 +719,7 @@ def plan_of(path: Path, sql: str) -> list[str]:
         ("NEXT_PARKED", "jobs_parked"),
         ("ANY_OVERDUE", "jobs_waiting"),
         ("UNFINISHED_FIRING", "(id=?)"),
-        ("PRUNE", "jobs_finished"),
+        ("LOCK_PRUNABLE", "jobs_finished"),
         ("RECENT_FINISHED", "jobs_finished"),
         ("FINISHED_SINCE", "jobs_finished"),
         ("LIST_ALL", "PRIMARY KEY (rowid>?)"),
@@ -625,8 +755,8 @@ def test_a_statement_finds_its_jobs_through_its_own_index(path: Path, name: str,
 @pytest.mark.parametrize(
     "name",
     ["PROMOTE_DUE", "READY_JOBS", "PARK", "PARKED_WITH", "NEXT_PARKED", "DUE_SINCE", "OVERDUE_SINCE",
-     "PRUNE", "RECENT_FINISHED", "HISTORY", "LIST_ALL", "NEXT_READY", "NEXT_WAITING",
-     "NEXT_BLOCKED", "LAST_FINISHED"],
+     "LOCK_PRUNABLE", "RECENT_FINISHED", "HISTORY", "LIST_ALL", "NEXT_READY", "NEXT_WAITING",
+     "NEXT_BLOCKED", "LAST_FINISHED", "LOCK_WAITING_IN"],
 )  # fmt: skip
 def test_nothing_is_sorted_that_an_index_already_has_in_order(path: Path, name: str) -> None:
     assert "USE TEMP B-TREE FOR ORDER BY" not in plan_of(path, SQL[name])

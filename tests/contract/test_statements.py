@@ -6,18 +6,18 @@ import re
 
 import pytest
 
-from queuectl.store import Store, questions, statements
+from queuectl.store import Store, read_queries, write_queries
 
 FRAGMENTS = {"JOB_COLUMNS"}
 STATEMENTS = {
     name: text
-    for name, text in {**vars(statements), **vars(questions)}.items()
+    for name, text in {**vars(write_queries), **vars(read_queries)}.items()
     if name.isupper() and isinstance(text, str) and not name.startswith("_") and name not in FRAGMENTS
 }
-STATEMENTS |= {f"WIPE {text}": text for text in statements.WIPE}
-STATEMENTS |= {f"BATCH {table}": text for table, text in statements.BATCH.items()}
+STATEMENTS |= {f"WIPE {table}": text for table, text in write_queries.WIPE.items()}
+STATEMENTS |= {f"BATCH {table}": text for table, text in write_queries.BATCH.items()}
 for ways in ("LOOK", "FITTING", "FITTING_IDS", "FITTING_COUNT"):
-    STATEMENTS |= {f"{ways} {way}": text for way, text in getattr(questions, ways).items()}
+    STATEMENTS |= {f"{ways} {way}": text for way, text in getattr(read_queries, ways).items()}
 
 
 def test_none_is_overlooked() -> None:

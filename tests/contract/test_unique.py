@@ -8,8 +8,8 @@ from threading import Barrier, Thread
 import pytest
 
 from queuectl.errors import Conflict, QueuectlError
-from queuectl.lifecycle import Exited
-from queuectl.newjob import NewJob
+from queuectl.jobs.job_spec import NewJob
+from queuectl.jobs.lifecycle import Exited
 from queuectl.store import Store
 from queuectl.store.engine import Engine
 from tests.contract.conftest import Hire, enqueue

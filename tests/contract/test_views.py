@@ -8,9 +8,9 @@ from contextlib import suppress
 import pytest
 
 from queuectl.errors import InvalidInput, NotFound, TimedOut
-from queuectl.lifecycle import Exited, Signalled
-from queuectl.model import Queue, Report, Rules
-from queuectl.newjob import NewJob
+from queuectl.jobs.job_spec import NewJob
+from queuectl.jobs.lifecycle import Exited, Signalled
+from queuectl.jobs.model import Queue, Report, Rules
 from queuectl.store import Store
 from tests.conftest import Clock
 from tests.contract.conftest import FakeWorker, Hire, enqueue

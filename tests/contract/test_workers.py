@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from queuectl.lifecycle import Exited, after_run
-from queuectl.model import Report
+from queuectl.jobs.lifecycle import Exited, after_run
+from queuectl.jobs.model import Report
 from queuectl.store import Store
 from tests.conftest import Clock
 from tests.contract.conftest import Hire, enqueue

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from queuectl.model import WORKER_STATES
-from queuectl.prometheus import METRICS
-from queuectl.tally import BEYOND, BOUNDS
+from queuectl.jobs.model import WORKER_STATES
+from queuectl.metrics.prometheus import METRICS
+from queuectl.metrics.run_stats import BEYOND, BOUNDS
 
 ROOT = Path(__file__).parents[2]
 DASHBOARD = ROOT / "deploy" / "grafana-dashboard.json"

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-import queuectl.client
+import queuectl.client.queue
 
 ROOT = Path(__file__).parents[2]
 MARKDOWN = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
@@ -55,7 +55,7 @@ def normal(page: str) -> list[str]:
 def test_the_python_examples_work(tmp_path: Path) -> None:
     finder = doctest.DocTestFinder()
     runner = doctest.DocTestRunner()
-    for number, test in enumerate(finder.find(queuectl.client, "client")):
+    for number, test in enumerate(finder.find(queuectl.client.queue, "client")):
         test.globs["path"] = str(tmp_path / f"{number}.db")
         runner.run(test)
     assert runner.tries > 5

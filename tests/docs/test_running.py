@@ -12,9 +12,9 @@ import click
 import pytest
 
 from queuectl.cli.app import cli
-from queuectl.newjob import NewJob
+from queuectl.jobs.job_spec import NewJob
+from queuectl.queues.selection import Turns
 from queuectl.store import open_store
-from queuectl.turns import Turns
 from tests.postgres import Server
 from tests.postgres import postgres as postgres
 

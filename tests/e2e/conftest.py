@@ -64,17 +64,25 @@ class Cli:
         stdin: str | bytes | None = None,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
+        into: str | None = None,
     ) -> Result:
-        code, out, err = self._run(
-            args,
-            stdin.encode() if isinstance(stdin, str) else stdin or b"",
-            {**self.env, **(env or {})},
-            cwd or self.folder,
-        )
+        """Run it; `into` is a file that its standard output goes to."""
+        stdout = None if into is None else os.open(into, os.O_WRONLY)
+        try:
+            code, out, err = self._run(
+                args,
+                stdin.encode() if isinstance(stdin, str) else stdin or b"",
+                {**self.env, **(env or {})},
+                cwd or self.folder,
+                stdout,
+            )
+        finally:
+            if stdout is not None:
+                os.close(stdout)
         return Result(code, out.decode(errors="replace"), err.decode(errors="replace"))
 
     def _run(
-        self, args: tuple[str, ...], stdin: bytes, env: Mapping[str, str], cwd: Path
+        self, args: tuple[str, ...], stdin: bytes, env: Mapping[str, str], cwd: Path, stdout: int | None
     ) -> tuple[int, bytes, bytes]:
         """In an interpreter of its own if it is the first of its kind, for the others see `Warm`."""
         kind = (*args[: 2 if args[:1] and args[0] in GROUPS else 1], "://" in self.url)
@@ -82,10 +90,18 @@ class Cli:
             if Cli.warm is None:
                 Cli.warm = Warm(QUEUECTL, env)
             if Cli.warm.fits(args, env):
-                return Cli.warm.run(args, stdin, env, cwd, 120)
+                return Cli.warm.run(args, stdin, env, cwd, 120, stdout)
         Cli.tried.add(kind)
-        done = subprocess.run([QUEUECTL, *args], input=stdin, capture_output=True, env=env, cwd=cwd, timeout=120)
-        return done.returncode, done.stdout, done.stderr
+        done = subprocess.run(
+            [QUEUECTL, *args],
+            input=stdin,
+            stdout=subprocess.PIPE if stdout is None else stdout,
+            stderr=subprocess.PIPE,
+            env=env,
+            cwd=cwd,
+            timeout=120,
+        )
+        return done.returncode, done.stdout or b"", done.stderr
 
     def ok(self, *args: str, stdin: str | bytes | None = None) -> str:
         """Run a command that must succeed; what it printed."""

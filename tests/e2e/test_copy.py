@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from queuectl.store.statements import COPIED
+from queuectl.store.write_queries import COPIED
 from tests.conftest import DEADLINE
 from tests.e2e.conftest import QUEUECTL, Cli, on_sqlite, read_until, refused
 from tests.postgres import Server

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from queuectl import hook
+from queuectl.hooks import hook
 from tests.conftest import eventually
 from tests.e2e.conftest import Cli, lines_in, on_sqlite, refused
 from tests.receiver import Post, Receiver

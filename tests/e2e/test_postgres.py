@@ -6,8 +6,10 @@ import os
 import shutil
 import stat
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -134,6 +136,20 @@ def test_a_job_runs_in_the_workers_folder_as_machines_differ(q: Cli) -> None:
     assert q.finished("where")["stdout"].strip() == str(q.folder)
 
 
+FAST_CLOCK = "import time; now = time.time_ns; time.time_ns = lambda: now() + 3_600_000_000_000"
+
+
+@pytest.mark.parametrize("job", [("--delay", "1m", "true"), ('{"command": "true", "run_at": 60}',)], ids=len)
+def test_a_delay_counts_on_the_clock_of_the_server(q: Cli, job: tuple[str, ...]) -> None:
+    """Ours is an hour ahead."""
+    (q.folder / "sitecustomize.py").write_text(FAST_CLOCK)
+    said = q("enqueue", *job, env={"PYTHONPATH": str(q.folder)}).out
+    [stored] = q.json("list")
+    due, since = (datetime.fromisoformat(stored[moment]) for moment in ("run_at", "created_at"))
+    assert (due - since).total_seconds() == 60
+    assert f"It runs at {due:%Y-%m-%d %H:%M:%S} UTC (in 1m)." in said
+
+
 def test_a_log_on_another_machine_is_named_and_the_row_shows_what_it_has(q: Cli, postgres: Server) -> None:
     q.ok("worker", "start")
     id = q.enqueue("seq 20; echo oops >&2")
@@ -148,11 +164,11 @@ def test_a_log_on_another_machine_is_named_and_the_row_shows_what_it_has(q: Cli,
     assert f"web7:/var/logs/job_{id}.log" in q.ok("show", id)
 
 
-def add_worker_elsewhere(q: Cli, postgres: Server, lease: int) -> None:
+def add_worker_elsewhere(q: Cli, postgres: Server, lease: int, id: str = "faraway") -> None:
     postgres.sql(
         f"INSERT INTO {schema_of(q)}.workers (id, pid, pid_started, place, host, manager_pid, queues, concurrency,"
         f" started_at, heartbeat_at, expires_at)"
-        f" SELECT 'faraway', 1, 1, '{ELSEWHERE}', 'web7', 1, '', 1, now, now, now + {lease * 1000}"
+        f" SELECT '{id}', 1, 1, '{ELSEWHERE}', 'web7', 1, '', 1, now, now, now + {lease * 1000}"
         f" FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now) AS clock"
     )
 
@@ -166,6 +182,20 @@ def test_stop_means_the_workers_of_this_machine_unless_told_otherwise(q: Cli, po
     eventually(lambda: q.workers()[0]["state"] == "stopping", "the order")
     postgres.sql(f"DELETE FROM {schema_of(q)}.workers")
     assert stopping.wait(DEADLINE) == 0
+
+
+def test_stop_counts_those_that_left_in_order_and_names_the_lost(q: Cli, postgres: Server) -> None:
+    q.ok("worker", "start", "--count", "2")
+    for id, lease in (("left", 1000), ("gone", 1000), ("vanished", 1000)):
+        add_worker_elsewhere(q, postgres, lease, id)
+    stopping = q.start("worker", "stop", "--everywhere")
+    eventually(lambda: [worker["state"] for worker in q.workers()] == ["stopping"] * 3, "orders; our own have left")
+    postgres.sql(f"DELETE FROM {schema_of(q)}.workers WHERE id = 'left'")
+    postgres.sql(f"UPDATE {schema_of(q)}.workers SET expires_at = 0")
+    out, err = stopping.communicate(timeout=DEADLINE)
+    assert (stopping.returncode, out) == (0, b"Stopped 3 workers.\n")
+    named = [line.split()[4] for line in err.decode().splitlines() if line.startswith("Lost, not stopped")]
+    assert sorted(named) == ["gone", "vanished"]
 
 
 def test_a_worker_elsewhere_is_lost_when_its_lease_is_over_and_not_before(q: Cli, postgres: Server) -> None:
@@ -183,12 +213,13 @@ def test_a_worker_elsewhere_is_lost_when_its_lease_is_over_and_not_before(q: Cli
 
 
 @contextmanager
-def pooler(folder: Path, server: Server) -> Iterator[int]:
-    """PgBouncer, which gives each transaction whatever connection is free."""
+def pooler(server: Server) -> Iterator[int]:
+    """PgBouncer, which gives each transaction whatever connection is free; its port."""
     program = shutil.which("pgbouncer") or "/usr/sbin/pgbouncer"
     if not os.path.exists(program):
         assert not os.environ.get("CI"), "pgbouncer is not installed"
         pytest.skip("pgbouncer is not installed")
+    folder = Path(tempfile.mkdtemp(prefix="queuectl-pooler-"))  # pytest's own folders are closed to other users
     port = server.port + 1000
     (folder / "users").write_text('"queuectl" ""\n')
     (folder / "bouncer.ini").write_text(
@@ -208,16 +239,11 @@ def pooler(folder: Path, server: Server) -> Iterator[int]:
     finally:
         process.terminate()
         process.wait(DEADLINE)
+        shutil.rmtree(folder)
 
 
-def test_a_transaction_pooler_serves_a_whole_queue_with_notify_off(
-    q: Cli, postgres: Server, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = Path(tmp_path_factory.mktemp("pooler"))
-    for parent in (folder, *folder.parents):
-        if not parent.stat().st_mode & 0o001:
-            parent.chmod(parent.stat().st_mode | 0o011)
-    with pooler(folder, postgres) as port:
+def test_a_transaction_pooler_serves_a_whole_queue_with_notify_off(q: Cli, postgres: Server) -> None:
+    with pooler(postgres) as port:
         q.env["QUEUECTL_DB"] = q.url.replace(f":{postgres.port}/", f":{port}/") + "&notify=off"
         eventually(lambda: q("status").code == 0, "the pooler")
         q.ok("worker", "start", "--count", "2", "--concurrency", "4")

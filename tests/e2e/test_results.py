@@ -156,7 +156,7 @@ def test_a_database_that_is_locked_learns_of_it_later(working: Cli) -> None:
         ('echo \'{"progress": 400}\' > "$QUEUECTL_RESULT"', "progress must be a number from 0 to 100"),
         ('head -c 70000 /dev/zero | tr "\\0" 1 > "$QUEUECTL_RESULT"', "larger than 64 KiB"),
         ('head -c 50000 /dev/zero | tr "\\0" "[" > "$QUEUECTL_RESULT"', "nested too deeply"),
-        ('head -c 9999 /dev/urandom > "$QUEUECTL_RESULT"; echo "[" >> "$QUEUECTL_RESULT"', "not valid JSON"),
+        ('(head -c 9999 /dev/zero | tr "\\0" "\\377"; echo "[") > "$QUEUECTL_RESULT"', "not valid JSON"),
         ('echo 1 > secret; ln -s "$PWD/secret" "$QUEUECTL_RESULT"', "not a regular file"),
         ('mkfifo "$QUEUECTL_RESULT"', "not a regular file"),
     ],

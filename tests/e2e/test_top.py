@@ -346,7 +346,7 @@ def test_the_terminal_is_left_as_it_was(q: Cli, top: Open, ending: str | signal.
     "bug",
     [
         "import queuectl.cli.top.screen as s; s.EMPTY = {}",
-        "import queuectl.cli.top.reader as r; r.reasons_for = None",
+        "from queuectl.store.views import Views; Views.explain = None",
     ],
     ids=["drawing", "reading"],
 )
@@ -354,7 +354,7 @@ def test_the_terminal_is_left_as_it_was_by_a_bug(q: Cli, top: Open, bug: str) ->
     id = q.enqueue("true")
     (q.folder / "sitecustomize.py").write_text(bug)
     screen = top(env={"PYTHONPATH": str(q.folder)})
-    if "reader" in bug:
+    if "explain" in bug:
         screen.press("2")
         screen.shows(id)
         screen.press(ENTER)

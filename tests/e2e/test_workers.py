@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -354,6 +357,25 @@ def test_after_everything_was_killed_the_next_start_puts_the_job_back(working: C
     assert [w["state"] for w in working.json("worker", "list")] == ["idle"]
 
 
+def test_a_killed_worker_that_is_not_quite_dead_at_the_next_start_is_looked_at_again(working: Cli) -> None:
+    """Soon, and not only with the next heartbeat: the kernel may take its time to end a process."""
+    working.ok("config", "set", "lease_timeout", "3600")
+    worker = working.worker()
+    id = working.enqueue(HANGS_ONCE)
+    pids_in(working.folder / "pids", 2)
+    [bell] = working.folder.rglob(worker["id"])
+    dying = os.open(bell, os.O_RDONLY | os.O_NONBLOCK)  # as if neither it nor the database had been closed yet
+    with closing(sqlite3.connect(working.db if working.db.exists() else ":memory:")) as database:
+        database.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        kill(worker["manager_pid"])
+        kill(worker["pid"])
+        gone(worker["pid"], worker["manager_pid"])
+        working.ok("worker", "start")
+        assert working.state(id) == "processing"
+        os.close(dying)
+        assert working.until(id, "completed")["crashes"] == 1
+
+
 def test_a_cancelled_job_of_a_killed_worker_does_not_run_again(working: Cli) -> None:
     worker = working.worker()
     id = working.enqueue(HANGS_ONCE)
@@ -403,6 +425,25 @@ def test_a_stopped_worker_keeps_its_job_while_others_start(working: Cli) -> None
     assert working.runs(id) == 1
 
 
+def test_a_pool_that_was_stopped_and_continued_goes_on(working: Cli) -> None:
+    """Ctrl-Z, `docker pause`, a debugger, a suspended laptop. A lease is looked after every half a second."""
+    worker = working.worker()
+    id = working.enqueue(UNTIL_GO)
+    working.until(id, "processing")
+    for pids in ([worker["manager_pid"]], [worker["pid"]], [worker["manager_pid"], worker["pid"]]):
+        for number, seconds in ((signal.SIGSTOP, 0.6), (signal.SIGCONT, 0.1)):
+            for pid in pids:
+                os.kill(pid, number)
+            time.sleep(seconds)
+    (working.folder / "go").touch()
+    job = working.finished(id)
+    assert (job["state"], job["attempts"], job["crashes"]) == ("completed", 0, 0)
+    assert working.worker()["id"] == worker["id"]
+    kill(worker["pid"])  # the manager still does what it is there for
+    eventually(lambda: working.workers() and working.worker()["id"] != worker["id"], "a successor")
+    assert working.worker()["manager_pid"] == worker["manager_pid"]
+
+
 # -- the house they live in ------------------------------------------------------------------------------
 
 
@@ -416,10 +457,22 @@ def test_orphans_of_jobs_are_adopted_and_buried(working: Cli) -> None:
     job = working.finished(working.enqueue(f"{orphan}; {orphan}; (true &) ; (setsid true &)"))
     assert job["state"] == "completed"
     pids = pids_in(working.folder / "pids", 2)
-    assert [parent_of(pid) for pid in pids] == [worker["manager_pid"]] * 2
+    assert [parent_of(pid) for pid in pids] == [worker["pid"]] * 2
+    kill(worker["pid"])
+    eventually(lambda: [parent_of(pid) for pid in pids] == [worker["manager_pid"]] * 2, "the manager to adopt them")
     (working.folder / "go").touch()
     eventually(lambda: not any(map(status_of, pids)), "buried")
-    eventually(lambda: no_zombies(worker["manager_pid"], worker["pid"]), "no zombies")
+    eventually(lambda: no_zombies(worker["manager_pid"]), "no zombies")
+
+
+def test_an_orphan_that_ends_while_its_worker_is_idle_is_reaped(working: Cli) -> None:
+    worker = working.worker()
+    job = working.finished(working.enqueue(f"(sh -c 'echo $$ >> pids; {UNTIL_GO}' &)"))
+    assert job["state"] == "completed"
+    [orphan] = pids_in(working.folder / "pids")
+    (working.folder / "go").touch()
+    eventually(lambda: not status_of(orphan), "reaped")
+    assert no_zombies(worker["manager_pid"], worker["pid"])
 
 
 def test_background_workers_survive_their_terminal(q: Cli) -> None:
@@ -542,3 +595,24 @@ def test_stop_cancel_and_dlq_retry_wake_a_worker_too(sleepy: Cli) -> None:
     assert sleepy.state(running) == "cancelled"
     sleepy.ok("worker", "stop")
     assert sleepy.workers() == []
+
+
+def test_nothing_stays_in_the_run_folder_of_those_who_were_killed(q: Cli) -> None:
+    q.ok("worker", "start", "--count", "2")
+    once = "[ -e once ] || { echo '{\"progress\": 5}' > $QUEUECTL_RESULT; touch once; sleep 1000; }"
+    id = q.enqueue(once)
+    eventually((q.folder / "once").exists, "the job to run")
+    [run_dir] = {card.parent for card in q.folder.rglob("*.manager")}
+    assert list(run_dir.glob("*.result"))
+    os.mkfifo(run_dir / ".half-made")
+    workers = q.workers()
+    for pid in [workers[0]["manager_pid"], *(worker["pid"] for worker in workers)]:
+        kill(pid)
+    q.ok("worker", "start")
+    q.until(id, "completed")
+    [worker] = [worker for worker in q.workers() if worker["state"] != "lost"]
+    wanted = {worker["id"], f"{worker['id']}.runs", f"{worker['manager_pid']}.manager"}
+    wanted |= {f"{worker['id']}.lease"} if "://" in q.url else set()
+    eventually(lambda: set(os.listdir(run_dir)) == wanted, "only what the new worker needs to be there")
+    q.ok("worker", "stop")
+    eventually(lambda: not os.listdir(run_dir), "nothing to be there")

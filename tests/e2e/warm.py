@@ -54,11 +54,19 @@ class Warm:
         return self._needs == _at_start(env) and sum(map(len, args)) < MOST
 
     def run(
-        self, args: tuple[str, ...], data: bytes, env: Mapping[str, str], cwd: Path, patience: float
+        self,
+        args: tuple[str, ...],
+        data: bytes,
+        env: Mapping[str, str],
+        cwd: Path,
+        patience: float,
+        stdout: int | None = None,
     ) -> tuple[int, bytes, bytes]:
-        """Its exit code as a Popen has it, and what it said."""
+        """Its exit code as a Popen has it, and what it said; not on standard output, if that is given."""
         ends: dict[int, bytearray] = {}
         pipes = [os.pipe() for _ in range(3)]
+        if stdout is not None:
+            os.dup2(stdout, pipes[1][1])
         with socket.socket(socket.AF_UNIX) as line, selectors.DefaultSelector() as selector:
             line.connect(self._address)
             request = json.dumps([args, dict(env), str(cwd)]).encode()

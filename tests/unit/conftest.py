@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from queuectl.model import Claim
+from queuectl.jobs.model import Claim
 
 
 @pytest.fixture

@@ -38,8 +38,9 @@ def test_being_root_does_not_make_every_group_ours(tree: Path) -> None:
 
 
 def test_a_mount_that_shows_a_part_is_understood(tree: Path) -> None:
-    assert delegated(tree, "/pod", root="/pod") == ""  # what is above us is not all there is
-    os.setxattr(tree, "user.delegate", b"1")
+    if os.geteuid() == 0:  # others may use what belongs to them
+        assert delegated(tree, "/pod", root="/pod") == ""  # what is above us is not all there is
+        os.setxattr(tree, "user.delegate", b"1")
     assert delegated(tree, "/pod", root="/pod") == str(tree)
     assert delegated(tree, "/elsewhere", root="/pod") == ""
     assert delegated(tree, "/podium", root="/pod") == ""

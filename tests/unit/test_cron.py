@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from queuectl import cron
-from queuectl.cron import Cron, Every, between, firings, parse
 from queuectl.errors import InvalidInput
-from queuectl.times import LAST_MOMENT
+from queuectl.schedules import cron
+from queuectl.schedules.cron import Cron, Every, between, firings, parse
+from queuectl.system.times import LAST_MOMENT
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 NOW = 1_800_000_000_000  # 2027-01-15T08:00:00Z, a Friday

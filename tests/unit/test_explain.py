@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from queuectl.explain import explain
-from queuectl.model import Job, Worker
+from queuectl.jobs.explain import explain
+from queuectl.jobs.model import Job, Link, Worker
 
 NOW = 1_800_000_000_000
 
@@ -57,6 +57,11 @@ def test_a_free_slot_means_that_nothing_holds_it_back() -> None:
         assert reasons(JOB, *workers) == ["Nothing holds it back: it will be claimed in a moment."]
 
 
+def test_a_job_that_was_put_back_says_why() -> None:
+    [reason] = reasons(replace(JOB, error="put back: too many open files"), IDLE)
+    assert reason.endswith("it will be claimed in a moment. Its last run: put back: too many open files.")
+
+
 def test_it_is_scheduled_for_later() -> None:
     [reason] = reasons(replace(JOB, run_at=NOW + 90_000), IDLE)
     assert reason.startswith("It is scheduled: due ")
@@ -103,3 +108,23 @@ def test_it_is_dead_and_how_to_run_it_again() -> None:
     first, second = reasons(dead, IDLE)
     assert first.startswith("It is dead: exit code 1, after 3 failed and 1 lost runs (allowed: 3 failed; ")
     assert "queuectl dlq retry job1" in second
+
+
+LOST = replace(JOB, state="cancelled", finished_at=NOW - 2000, error='its dependency "a" is dead')
+
+
+def broken(**parents: str) -> list[Link]:
+    return [Link(id, state, "ok", "broken") for id, state in parents.items()]
+
+
+def test_what_was_cancelled_for_dead_parents_says_which_to_retry() -> None:
+    first, second = explain(LOST, [], 0, NOW, broken=broken(a="dead", b="dead"))
+    assert first == 'It was cancelled 2s ago: its dependency "a" is dead.'
+    assert second == "Retry all of these, and this one waits for them again: queuectl dlq retry a b"
+    assert "Retry that one, and" in explain(LOST, [], 0, NOW, broken=broken(a="dead"))[1]
+
+
+def test_a_deleted_parent_cannot_be_retried() -> None:
+    _, second = explain(LOST, [], 0, NOW, broken=broken(a="dead", b="deleted"))
+    assert second == 'It can never run: its dependency "b" was deleted. Enqueue the command again.'
+    assert len(explain(LOST, [], 0, NOW, broken=broken(a="dead", b="cancelled"))) == 1

@@ -25,15 +25,15 @@ assert queuectl.cli.run(sys.argv[1:]) == 0
 """
 
 ALLOWED = {
-    "queuectl", "queuectl.bell", "queuectl.graph",
-    "queuectl.cli", "queuectl.cli.quick", "queuectl.cli.render", "queuectl.cli.submit",
-    "queuectl.errors", "queuectl.logs", "queuectl.newjob", "queuectl.private", "queuectl.procfs", "queuectl.settings",
-    "queuectl.spelling",
-    "queuectl.states", "queuectl.store", "queuectl.store.migrate", "queuectl.store.opening",
-    "queuectl.store.sqlite", "queuectl.store.statements", "queuectl.store.store",
-    "queuectl.store.batches", "queuectl.store.limits", "queuectl.store.runs",
-    "queuectl.store.dependencies", "queuectl.store.intake", "queuectl.store.uniqueness",
-    "queuectl.times",
+    "queuectl", "queuectl.cli", "queuectl.cli.enqueue_core", "queuectl.cli.fast_enqueue", "queuectl.cli.render",
+    "queuectl.cli.streams", "queuectl.errors", "queuectl.jobs", "queuectl.jobs.dependency_rules",
+    "queuectl.jobs.job_spec", "queuectl.jobs.log_files", "queuectl.jobs.states", "queuectl.settings",
+    "queuectl.store", "queuectl.store.batches", "queuectl.store.claim_settle", "queuectl.store.dependencies",
+    "queuectl.store.factory", "queuectl.store.insert_jobs", "queuectl.store.limits", "queuectl.store.migrate",
+    "queuectl.store.sqlite", "queuectl.store.steps", "queuectl.store.store", "queuectl.store.uniqueness",
+    "queuectl.store.write_queries", "queuectl.system", "queuectl.system.escaping",
+    "queuectl.system.private_files", "queuectl.system.procfs", "queuectl.system.times",
+    "queuectl.system.wakeup",
     # The driver, and what all of these need of the standard library: small, or part of the interpreter.
     "apsw", "__future__", "_collections_abc", "collections.abc", "collections", "_collections", "itertools", "types",
     "_operator", "operator", "keyword", "reprlib", "time", "errno", "os", "os.path", "posixpath", "genericpath",
@@ -42,7 +42,7 @@ ALLOWED = {
 FORBIDDEN = {
     "click", "dataclasses", "enum", "re", "json", "typing", "datetime", "pathlib", "subprocess", "random", "inspect",
     "difflib", "logging", "socket", "shlex", "argparse", "sqlite3", "ctypes", "selectors", "signal",
-    "queuectl.model", "queuectl.lifecycle", "queuectl.store.views",
+    "queuectl.jobs.model", "queuectl.jobs.lifecycle", "queuectl.store.views",
 }  # fmt: skip
 
 
@@ -93,13 +93,14 @@ def test_the_command_line_loads_no_web_no_other_driver_and_no_finery() -> None:
     assert {name for name in modules if name.startswith("queuectl")} == {
         "queuectl",
         "queuectl.cli",
+        "queuectl.cli.streams",
         "queuectl.errors",
     }
     assert not {"psycopg", "rich", "starlette", "uvicorn", "jinja2", "click", "apsw"} & modules
 
 
 @pytest.mark.parametrize(
-    "module", ["queuectl.cli.app", "queuectl.worker.manager", "queuectl.client", "queuectl.remote"]
+    "module", ["queuectl.cli.app", "queuectl.worker.manager", "queuectl.client.queue", "queuectl.client.http_client"]
 )
 def test_nothing_but_serve_loads_the_web_and_nothing_but_a_server_its_driver(module: str) -> None:
     modules = loaded(f"import {module}")
@@ -112,7 +113,7 @@ def test_nothing_but_top_loads_what_draws_and_its_help_does_not_either() -> None
         "[app.cli.get_command(click.Context(app.cli), name) for name in app.COMMANDS]"
     )
     assert "queuectl.cli.top" in modules
-    assert not {"curses", "queuectl.cli.top.terminal", "queuectl.cli.top.watch"} & modules
+    assert not {"curses", "queuectl.cli.top.terminal", "queuectl.cli.top.loop"} & modules
 
 
 def test_a_command_loads_its_own_group_only() -> None:
@@ -120,4 +121,4 @@ def test_a_command_loads_its_own_group_only() -> None:
         "from queuectl.cli import app\nimport click\napp.cli.get_command(click.Context(app.cli), 'config')"
     )
     assert "queuectl.cli.config" in modules
-    assert not {"queuectl.cli.jobs", "queuectl.cli.worker", "queuectl.cli.overview", "queuectl.worker"} & modules
+    assert not {"queuectl.cli.jobs", "queuectl.cli.worker", "queuectl.cli.status", "queuectl.worker"} & modules

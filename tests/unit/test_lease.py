@@ -66,6 +66,17 @@ def test_whoever_leaves_takes_his_promise_along(promise: Lease, tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_runs_that_the_manager_ends_are_known_to_the_worker_for_good(promise: Lease, tmp_path: Path) -> None:
+    assert not promise.ended("db:w1:7:1")
+    promise.renew(since=1000.0, seconds=30)
+    for _ in range(2):
+        lease.mark_ended(str(tmp_path), "w1", ["db:w1:7:1", "db:w1:8:1"])
+    promise.renew(since=1030.0, seconds=30)
+    assert [promise.ended(f"db:w1:{run}") for run in ("7:1", "8:1", "7:11", "8:")] == [True, True, False, False]
+    assert lease.ends_at(str(tmp_path), "w1") == 1055.0
+    assert (tmp_path / "w1.lease").read_text().count("db:") == 2
+
+
 def test_half_a_promise_is_none(tmp_path: Path) -> None:
     (tmp_path / "w1.lease").touch()
     assert lease.ends_at(str(tmp_path), "w1") == NEVER

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queuectl.lifecycle import (
+from queuectl.jobs.lifecycle import (
     NO_ROOM_DELAY,
     Cancelled,
     Exited,

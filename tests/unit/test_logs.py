@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queuectl import logs
 from queuectl.errors import QueuectlError
+from queuectl.jobs import log_files
 
 NOW = 1_800_000_000_000
 
@@ -22,7 +22,7 @@ NOW = 1_800_000_000_000
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever follows a log looks again at once."""
-    monkeypatch.setattr(logs, "FOLLOW_INTERVAL", 0)
+    monkeypatch.setattr(log_files, "FOLLOW_INTERVAL", 0)
 
 
 @pytest.fixture
@@ -44,19 +44,19 @@ def scripted(*steps: Callable[[], object]) -> Callable[[], bool]:
 
 
 def append(log: Path, data: bytes) -> Callable[[], object]:
-    return lambda: logs.append(str(log), data)
+    return lambda: log_files.append(str(log), data)
 
 
 # -- writing ---------------------------------------------------------------------------------------------
 
 
 def test_a_log_lies_in_its_folder_under_the_jobs_name() -> None:
-    assert logs.path_of("/data/logs", "k3f9x2m7qa") == "/data/logs/job_k3f9x2m7qa.log"
+    assert log_files.path_of("/data/logs", "k3f9x2m7qa") == "/data/logs/job_k3f9x2m7qa.log"
 
 
 def test_the_marks_are_those_of_the_contract() -> None:
-    assert logs.start_mark(NOW, 2, "w1") == b"--- START 2027-01-15T08:00:00.000Z attempt=2 worker=w1 ---\n"
-    assert logs.end_mark(NOW, "0", 1500) == b"--- END 2027-01-15T08:00:00.000Z rc=0 duration=1.500s ---\n"
+    assert log_files.start_mark(NOW, 2, "w1") == b"--- START 2027-01-15T08:00:00.000Z attempt=2 worker=w1 ---\n"
+    assert log_files.end_mark(NOW, "0", 1500) == b"--- END 2027-01-15T08:00:00.000Z rc=0 duration=1.500s ---\n"
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
@@ -64,7 +64,7 @@ def test_a_new_log_and_its_folder_are_private_whatever_the_umask(tmp_path: Path,
     path = tmp_path / "logs" / "job_x.log"
     before = os.umask(umask)
     try:
-        logs.append(str(path), b"secret\n")
+        log_files.append(str(path), b"secret\n")
     finally:
         os.umask(before)
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
@@ -72,8 +72,8 @@ def test_a_new_log_and_its_folder_are_private_whatever_the_umask(tmp_path: Path,
 
 
 def test_appending_keeps_what_is_there(log: Path) -> None:
-    logs.append(str(log), b"one\n")
-    logs.append(str(log), b"two\n")
+    log_files.append(str(log), b"one\n")
+    log_files.append(str(log), b"two\n")
     assert log.read_bytes() == b"one\ntwo\n"
 
 
@@ -81,27 +81,31 @@ def test_a_planted_link_is_refused_and_its_target_left_alone(log: Path, tmp_path
     target = tmp_path / "precious"
     target.write_bytes(b"precious")
     log.symlink_to(target)
-    for act in (lambda: logs.append(str(log), b"x"), lambda: logs.read(str(log)), lambda: list(follow(log))):
+    for act in (
+        lambda: log_files.append(str(log), b"x"),
+        lambda: log_files.read(str(log)),
+        lambda: list(follow(log)),
+    ):
         with pytest.raises((OSError, QueuectlError)):
             act()
     assert target.read_bytes() == b"precious"
 
 
 def follow(log: Path, over: Callable[[], bool] = lambda: True, start: int = 0) -> Iterator[bytes]:
-    return logs.follow(str(log), start, over)
+    return log_files.follow(str(log), start, over)
 
 
 def test_a_link_to_nowhere_is_refused_too(log: Path, tmp_path: Path) -> None:
     log.symlink_to(tmp_path / "new")
-    with pytest.raises(OSError, match="symbolic links"):
-        logs.append(str(log), b"x")
+    with pytest.raises(OSError, match="a symbolic link"):
+        log_files.append(str(log), b"x")
     assert not (tmp_path / "new").exists()
 
 
 def test_a_planted_pipe_is_refused_at_once(log: Path) -> None:
     os.mkfifo(log)
     with pytest.raises(OSError, match="not a regular file"):
-        logs.append(str(log), b"x")
+        log_files.append(str(log), b"x")
 
 
 def test_a_planted_pipe_does_not_keep_a_reader_waiting_for_ever(log: Path) -> None:
@@ -115,9 +119,9 @@ def test_a_planted_pipe_does_not_keep_a_reader_waiting_for_ever(log: Path) -> No
 def test_removing_takes_the_logs_that_are_there_and_nothing_behind_a_link(tmp_path: Path) -> None:
     target = tmp_path / "precious"
     target.write_bytes(b"precious")
-    logs.append(logs.path_of(str(tmp_path), "a"), b"x")
-    os.symlink(target, logs.path_of(str(tmp_path), "b"))
-    logs.remove(str(tmp_path), ["a", "b", "never-ran"])
+    log_files.append(log_files.path_of(str(tmp_path), "a"), b"x")
+    os.symlink(target, log_files.path_of(str(tmp_path), "b"))
+    log_files.remove(str(tmp_path), ["a", "b", "never-ran"])
     assert [path.name for path in tmp_path.iterdir()] == ["precious"]
 
 
@@ -125,8 +129,8 @@ def test_removing_takes_the_logs_that_are_there_and_nothing_behind_a_link(tmp_pa
 
 
 def test_a_job_that_printed_nothing_has_no_log(log: Path) -> None:
-    assert logs.read(str(log)) == (b"", 0)
-    assert logs.read(str(log), tail=5) == (b"", 0)
+    assert log_files.read(str(log)) == (b"", 0)
+    assert log_files.read(str(log), tail=5) == (b"", 0)
 
 
 @pytest.mark.parametrize(
@@ -145,25 +149,25 @@ def test_a_job_that_printed_nothing_has_no_log(log: Path) -> None:
 )
 def test_the_tail_is_the_last_lines(log: Path, data: bytes, tail: int, shown: bytes) -> None:
     log.write_bytes(data)
-    assert logs.read(str(log), tail)[0] == shown
+    assert log_files.read(str(log), tail)[0] == shown
 
 
 def test_the_tail_can_be_limited_to_so_many_bytes(log: Path) -> None:
     log.write_bytes(b"a\n" + b"x" * 1_000_000 + b"\nb\n")
-    data, end = logs.read(str(log), 100, most=300_000)
+    data, end = log_files.read(str(log), 100, most=300_000)
     assert (len(data), end) == (300_000, 1_000_005)
     assert data.endswith(b"xx\nb\n")
-    assert logs.read(str(log), 1, most=300_000)[0] == b"b\n"
+    assert log_files.read(str(log), 1, most=300_000)[0] == b"b\n"
 
 
 def test_the_whole_log_is_every_byte(log: Path) -> None:
     log.write_bytes(bytes(range(256)) * 1000)
-    assert logs.read(str(log)) == (bytes(range(256)) * 1000, 256_000)
+    assert log_files.read(str(log)) == (bytes(range(256)) * 1000, 256_000)
 
 
 def test_a_progress_bar_is_one_line(log: Path) -> None:
     log.write_bytes(b"start\n10%\r50%\r100%\r\nend\n")
-    assert logs.read(str(log), 2)[0] == b"10%\r50%\r100%\r\nend\n"
+    assert log_files.read(str(log), 2)[0] == b"10%\r50%\r100%\r\nend\n"
 
 
 def test_the_tail_agrees_with_a_plain_count_of_line_ends(tmp_path: Path) -> None:
@@ -177,7 +181,9 @@ def test_the_tail_agrees_with_a_plain_count_of_line_ends(tmp_path: Path) -> None
         path.write_bytes(b"".join(parts))
         lines = b"".join(parts).split(b"\n")
         lines = [line + b"\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
-        assert logs.read(str(path), tail)[0] == b"".join(lines[len(lines) - tail :] if tail < len(lines) else lines)
+        assert log_files.read(str(path), tail)[0] == b"".join(
+            lines[len(lines) - tail :] if tail < len(lines) else lines
+        )
 
     check()
 
@@ -204,7 +210,7 @@ def test_a_log_that_appears_later_is_followed_from_its_start(log: Path) -> None:
 
 def test_what_is_written_just_before_the_end_is_not_missed(log: Path) -> None:
     def over() -> bool:
-        logs.append(str(log), b"last words\n")
+        log_files.append(str(log), b"last words\n")
         return True
 
     assert b"".join(follow(log, over)) == b"last words\n"

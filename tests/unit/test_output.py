@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queuectl import logs
+from queuectl.jobs import log_files
 from queuectl.settings import SETTINGS
 from queuectl.worker.output import Output, RunLog
 from tests.unit.conftest import limited
@@ -18,7 +18,7 @@ from tests.unit.conftest import limited
 START = b"--- START now attempt=1 worker=w1 ---\n"
 END = b"--- END now rc=0 duration=0.001s ---\n"
 SMALLEST = int(SETTINGS["log_max_bytes"].at_least)
-CUT_BEGINS, CUT_ENDS = logs.CUT_MARK.split(b"%15d")
+CUT_BEGINS, CUT_ENDS = log_files.CUT_MARK.split(b"%15d")
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from queuectl import procfs
+from queuectl.system import procfs
 from tests.conftest import eventually
 from tests.postgres import Server, shared
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import resource
@@ -13,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from queuectl import procfs
-from queuectl.lifecycle import (
+from queuectl.jobs.lifecycle import (
     SILENT,
     Cancelled,
     Exited,
@@ -25,10 +25,13 @@ from queuectl.lifecycle import (
     Signalled,
     TimedOut,
 )
-from queuectl.model import Report
+from queuectl.jobs.model import Report
 from queuectl.settings import effective
-from queuectl.worker.kin import TAG, Traces, find, kill_survivors, signal_one, tag_of
+from queuectl.system import procfs
+from queuectl.worker import run_marks
 from queuectl.worker.process import CannotStart, Run, Workplace
+from queuectl.worker.process_tree import TAG, Traces, find, kill_survivors, signal_one, tag_of
+from queuectl.worker.subreaper import Children
 from tests.conftest import eventually
 from tests.unit.conftest import a_claim, limited
 
@@ -75,6 +78,7 @@ def start() -> Iterator[Start]:
     yield start
     for tag, process in processes.items():
         end(find(tagged(tag)))
+        process.kill()
         process.wait()
         assert process.stdout
         process.stdout.close()
@@ -130,33 +134,27 @@ def test_grandchildren_in_sessions_of_their_own_are_found(start: Start) -> None:
     assert {process.pid, *pids} <= found.keys()
 
 
-def test_a_child_that_cleared_its_environment_is_found_through_its_parent_and_its_session(start: Start) -> None:
-    process = start(
-        f"env -i setsid sh -c 'echo $$; exec sleep {FOREVER}' & env -i sh -c 'echo $$; exec sleep {FOREVER}' & wait",
-        tag=f"{WORKER}:3:1",
-    )
+def test_a_process_without_parent_session_and_environment_is_found_by_its_mark(start: Start) -> None:
+    tag = f"{WORKER}:3:1"
+    with run_marks.limits_of_run(run_marks.of(tag), None):
+        process = start(
+            f"(env -i setsid sh -c 'echo $$; exec sleep {FOREVER}' &); echo $$; exec sleep {FOREVER}", tag
+        )
     pids = printed_pids(process, 2)
-    found = find(tagged(f"{WORKER}:3:1"))
+    eventually(lambda: procfs.process(pids[0]), "the daemon")
     process.kill()
     process.wait()
-    in_session, known = find(Traces(sessions=frozenset([process.pid]))), find(Traces(), found)
-    end(found)
-    assert {process.pid, *pids} <= found.keys()
-    assert len(in_session.keys() & set(pids)) == 1  # one of them went into a session of its own
-    assert known.keys() == set(pids)
-
-
-def test_a_known_pid_with_another_start_time_is_a_stranger(start: Start) -> None:
-    process = start(f"exec sleep {FOREVER}")
-    started = born(process.pid) or 0
-    assert find(Traces(), {process.pid: started + 1}) == {}
-    assert find(Traces(), {process.pid: started}) == {process.pid: started}
+    assert find(tagged(tag)).keys() == set(pids) - {process.pid}
+    assert find(Traces(frozenset([tag]), since=procfs.ticks() + 1000)) == {}
 
 
 def test_a_zombie_is_nobodys_member(start: Start) -> None:
-    process = start("exit 0", tag=f"{WORKER}:5:1")
+    tag = f"{WORKER}:5:1"
+    with run_marks.limits_of_run(run_marks.of(tag), None):
+        process = start("exit 0", tag)
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    assert find(Traces(sessions=frozenset([process.pid])), {process.pid: 0}) == {}
+    assert run_marks.read(process.pid) == run_marks.of(tag)
+    assert find(tagged(tag)) == {}
 
 
 def test_what_a_dead_workers_runs_left_behind_is_ended_and_nothing_else(start: Start) -> None:
@@ -193,11 +191,16 @@ class Stage:
         self.folder = folder
         self.home = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         self.null = os.open(os.devnull, os.O_RDONLY)
+        self.children = Children()
         self.runs: list[Run] = []
+        self.fenced: set[str] = set()  # the tags of runs that the manager has ended
 
     def run(self, command: str, **fields: object) -> Run:
         claim = a_claim(command, seq=len(self.runs) + 100, **{"cwd": str(self.folder), **fields})
-        place = Workplace(WORKER, self.home, str(self.folder / "logs"), null=self.null, run_dir=str(self.folder))
+        place = Workplace(
+            WORKER, self.home, str(self.folder / "logs"), null=self.null, run_dir=str(self.folder),
+            children=self.children, lease_ended=self.fenced.__contains__,
+        )  # fmt: skip
         run = Run(claim, place, CONFIG)
         self.runs.append(run)
         return run
@@ -207,12 +210,10 @@ class Stage:
         run._place.eyes.blink()
         for pipe in list(run.pipes):
             run.read(pipe)
-        try:
-            pid, status, used = os.wait4(run.pid, os.WNOHANG)
-        except ChildProcessError:
-            pid = 0
-        if pid:
-            run.reaped(status, used.ru_utime + used.ru_stime, used.ru_maxrss, grace=5)
+        for pid, status, used in self.children.reap():
+            for other in self.runs:
+                if other.pid == pid:
+                    other.reaped(status, used.ru_utime + used.ru_stime, used.ru_maxrss, grace=5)
         return run.over()
 
     def see_through(self, run: Run) -> tuple[Outcome, Report]:
@@ -228,8 +229,15 @@ class Stage:
             run._place.eyes.blink()
             run.end(Interrupted(), 0)
             self.see_through(run)
+        hand_on_orphans()
         os.close(self.null)
         os.close(self.home)
+
+
+def hand_on_orphans() -> None:
+    """Leave the orphans of other tests to others."""
+    pr_set_child_subreaper = 36
+    ctypes.CDLL(None).prctl(pr_set_child_subreaper, 0, 0, 0, 0)
 
 
 @pytest.fixture
@@ -330,6 +338,27 @@ def cannot_start(stage: Stage, command: str = "true", **fields: object) -> NotSt
 def test_a_missing_folder_is_a_failed_run_that_says_so(stage: Stage) -> None:
     outcome = cannot_start(stage, cwd="/no/such/folder")
     assert outcome == NotStarted('the working folder "/no/such/folder": no such file or directory')
+
+
+@pytest.mark.parametrize("command", ["kill -KILL $$", "exit 137"])
+def test_a_run_that_was_ended_with_its_lease_has_not_failed(stage: Stage, command: str) -> None:
+    run = stage.run(command)
+    stage.fenced.add(run.tag)
+    assert stage.see_through(run)[0] == SILENT
+
+
+def test_a_run_that_completed_before_its_lease_was_over_has_completed(stage: Stage) -> None:
+    run = stage.run("true")
+    stage.fenced.add(run.tag)
+    assert stage.see_through(run)[0] == Exited(0)
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_what_has_ended_by_itself_cannot_be_ended_any_more(stage: Stage, code: int) -> None:
+    run = stage.run(f"exit {code}")
+    eventually(lambda: stage.turn(run), "its end")
+    run.end(Cancelled(), 0)
+    assert stage.see_through(run)[0] == Exited(code)
 
 
 def test_what_came_too_late_is_not_started(stage: Stage) -> None:

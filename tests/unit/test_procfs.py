@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from queuectl import procfs
+from queuectl.system import procfs
 from tests.conftest import eventually
 from tests.unit.conftest import limited
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from queuectl import prometheus
-from queuectl.tally import BEYOND, Histogram, QueueFigures, Snapshot
+from queuectl.metrics import prometheus
+from queuectl.metrics.run_stats import BEYOND, Histogram, QueueFigures, Snapshot
 
 NASTY = 'a "b" \\n \\ c\nd, e="f"} 7 ünï'
 NOTHING = Histogram.of([])

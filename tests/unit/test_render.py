@@ -23,7 +23,7 @@ from queuectl.cli.render import (
     visible,
     visible_lines,
 )
-from queuectl.times import plural
+from queuectl.system.times import plural
 
 NOW = 1_800_000_000_000
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queuectl import schedule
-from queuectl.cron import between
 from queuectl.errors import InvalidInput
-from queuectl.schedule import LATE, MADE_UP_AT_ONCE, Schedule, due, job_id, make
+from queuectl.schedules import schedule
+from queuectl.schedules.cron import between
+from queuectl.schedules.schedule import LATE, MADE_UP_AT_ONCE, Schedule, due, job_id, make
 
 NOW = 1_800_000_000_000
 MINUTE, HOUR = 60_000, 3_600_000

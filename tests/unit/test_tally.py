@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from queuectl import tally
-from queuectl.tally import BEYOND, BOUNDS, Histogram, Point, Tally
+from queuectl.metrics import run_stats
+from queuectl.metrics.run_stats import BEYOND, BOUNDS, Histogram, Point, Tally
 
 NOON = 1_800_000_000_000  # a full hour
 MINUTE = 60_000
@@ -105,12 +105,12 @@ def test_rows_with_a_bound_that_is_no_longer_ours_still_count() -> None:
 @pytest.mark.parametrize(("seconds", "points"), [(3600, 60), (86_400, 144), (604_800, 168)])
 @pytest.mark.parametrize("now", [NOON, NOON + 1, NOON + 3_599_999])
 def test_a_chart_has_evenly_spaced_points_up_to_now(seconds: int, points: int, now: int) -> None:
-    moments = [point.moment for point in tally.points(now, seconds, [])]
+    moments = [point.moment for point in run_stats.points(now, seconds, [])]
     step = seconds * 1000 // points
     assert moments == list(range(moments[0], moments[0] + seconds * 1000, step))
     assert len(moments) == points
     assert moments[-1] <= now < moments[-1] + step
-    assert moments[0] == tally.beginning(now, seconds)
+    assert moments[0] == run_stats.beginning(now, seconds)
     assert all(moment % step == 0 for moment in moments)
 
 
@@ -125,6 +125,6 @@ def test_a_point_sums_up_what_ended_within_its_step() -> None:
         (NOON + 2 * MINUTE, "cancelled", "run", 5, 1, 0),
         (NOON + 2 * MINUTE, "cancelled", "wait", 5, 1, 0),
     ]
-    *before, point = tally.points(NOON + 9 * MINUTE, 86_400, rows)
+    *before, point = run_stats.points(NOON + 9 * MINUTE, 86_400, rows)
     assert point == Point(NOON, 3, 2, 5 + 20 * (0.95 * 6 - 1) / 5)
     assert {tuple(other[1:]) for other in before} == {(0, 0, None)}

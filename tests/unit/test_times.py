@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from queuectl.errors import InvalidInput
-from queuectl.times import LONGEST_DELAY, exactly, iso, local, now_ms, parse_duration, parse_moment, span
+from queuectl.system.times import LONGEST_DELAY, exactly, iso, local, now_ms, parse_duration, parse_moment, span
 
 NOW = 1_800_000_000_000  # 2027-01-15T08:00:00Z, a Friday
 CET = "CET-1CEST,M3.5.0,M10.5.0/3"

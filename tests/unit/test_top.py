@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queuectl.cli.top import screen
-from queuectl.cli.top.cells import Line, cut, cut_start, one_line, paragraph, width, wrapped
+from queuectl.cli.top.text_layout import Line, cut, cut_start, one_line, paragraph, width, wrapped
 from queuectl.cli.top.view import (
     BOTTOM,
     HELP,
@@ -36,7 +36,7 @@ from queuectl.cli.top.view import (
     steady,
     wanted,
 )
-from queuectl.model import Job, Queue, Rules, Worker
+from queuectl.jobs.model import Job, Queue, Rules, Worker
 
 NOW = 1_800_000_000_000
 SIZES = [(1, 1), (1, 30), (300, 1), (2, 2), (7, 3), (20, 5), (40, 10), (80, 24), (200, 60)]

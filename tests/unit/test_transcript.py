@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queuectl import logs
-from queuectl.model import Event
-from queuectl.transcript import transcript
+from queuectl.jobs import log_files
+from queuectl.jobs.full_log import before_this_run, transcript
+from queuectl.jobs.model import Event
 
 NOW = 1_800_000_000_000
 
@@ -34,8 +34,8 @@ def history(runs: int, unfinished: bool = False) -> list[Event]:
 
 def marks(run: int, runs: int, printed: bytes = b"") -> bytes:
     """One run's part of the log."""
-    start = logs.start_mark(NOW + run * 1000, run, "w1")
-    return start + printed + logs.end_mark(NOW + run * 1000 + 500, "0" if run == runs else "1", 500)
+    start = log_files.start_mark(NOW + run * 1000, run, "w1")
+    return start + printed + log_files.end_mark(NOW + run * 1000 + 500, "0" if run == runs else "1", 500)
 
 
 def test_a_job_that_never_ran_has_no_log() -> None:
@@ -47,7 +47,14 @@ def test_a_silent_run_has_its_marks_all_the_same() -> None:
 
 
 def test_a_silent_run_that_goes_on_has_begun() -> None:
-    assert transcript(history(1, unfinished=True), b"") == logs.start_mark(NOW + 1000, 1, "w1")
+    assert transcript(history(1, unfinished=True), b"") == log_files.start_mark(NOW + 1000, 1, "w1")
+
+
+def test_whoever_follows_a_log_gets_the_marks_of_the_run_in_progress_from_the_file() -> None:
+    events = history(2, unfinished=True)
+    requested = event(NOW + 2100, "processing", 2, "cancel requested")
+    assert before_this_run(events) == before_this_run([*events, requested]) == events[:-1]
+    assert before_this_run(history(2)) == history(2)
 
 
 @settings(deadline=None)

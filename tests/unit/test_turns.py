@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queuectl.errors import InvalidInput
-from queuectl.turns import Turns, described, serves
+from queuectl.queues.selection import Turns, described, serves
 
 Due = dict[str, list[tuple[int, int, str]]]
 

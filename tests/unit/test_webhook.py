@@ -6,51 +6,51 @@ import base64
 
 import pytest
 
-from queuectl import webhook
 from queuectl.errors import InvalidInput
+from queuectl.hooks import webhook_signing
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
 def test_a_signature_is_the_one_that_others_compute() -> None:
     """A message of the reference implementation's own tests."""
-    signed = webhook.signature("msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}', SECRET)
+    signed = webhook_signing.signature("msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}', SECRET)
     assert signed == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
 def test_a_signature_covers_id_time_and_body() -> None:
-    original = webhook.signature("id", 7, b"body", SECRET)
+    original = webhook_signing.signature("id", 7, b"body", SECRET)
     others = [("ID", 7, b"body"), ("id", 8, b"body"), ("id", 7, b"bodY")]
-    assert original not in [webhook.signature(*parts, SECRET) for parts in others]
-    assert webhook.signature("id", 7, b"body", webhook.secret_from(bytes(32))) != original
+    assert original not in [webhook_signing.signature(*parts, SECRET) for parts in others]
+    assert webhook_signing.signature("id", 7, b"body", webhook_signing.secret_from(bytes(32))) != original
 
 
 def test_the_headers_say_what_was_signed() -> None:
-    headers = webhook.headers("h:job:abc", 1614265330, b"{}", SECRET)
+    headers = webhook_signing.headers("h:job:abc", 1614265330, b"{}", SECRET)
     assert headers == {
         "content-type": "application/json",
         "user-agent": "queuectl",
         "webhook-id": "h:job:abc",
         "webhook-timestamp": "1614265330",
-        "webhook-signature": webhook.signature("h:job:abc", 1614265330, b"{}", SECRET),
+        "webhook-signature": webhook_signing.signature("h:job:abc", 1614265330, b"{}", SECRET),
     }
 
 
 @pytest.mark.parametrize("size", [24, 32, 64])
 def test_a_good_secret_is_taken(size: int) -> None:
-    secret = webhook.secret_from(bytes(range(size)))
-    assert webhook.checked_secret(secret) == secret
+    secret = webhook_signing.secret_from(bytes(range(size)))
+    assert webhook_signing.checked_secret(secret) == secret
     assert base64.b64decode(secret.removeprefix("whsec_")) == bytes(range(size))
 
 
 @pytest.mark.parametrize(
     "text",
     ["", "whsec_", "secret", SECRET.removeprefix("whsec_"), SECRET[:-1], SECRET + "\n", "whsec_" + "é" * 32,
-     "whsec_" + "A" * 16 + "-_" * 8, webhook.secret_from(bytes(23)), webhook.secret_from(bytes(65))],
+     "whsec_" + "A" * 16 + "-_" * 8, webhook_signing.secret_from(bytes(23)), webhook_signing.secret_from(bytes(65))],
 )  # fmt: skip
 def test_a_bad_secret_is_refused_and_not_repeated(text: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        webhook.checked_secret(text)
+        webhook_signing.checked_secret(text)
     assert "random bytes in base64" in refused.value.hint
     assert not text or text not in str(refused.value) + refused.value.hint or text == "whsec_" or text == "secret"
 
@@ -69,7 +69,7 @@ def test_a_bad_secret_is_refused_and_not_repeated(text: str) -> None:
     ],
 )
 def test_the_parts_of_an_address(url: str, target: tuple[object, ...], authority: str) -> None:
-    found = webhook.target(url)
+    found = webhook_signing.target(url)
     assert tuple(found) == target
     assert found.authority == authority
 
@@ -86,15 +86,15 @@ def test_the_parts_of_an_address(url: str, target: tuple[object, ...], authority
 )  # fmt: skip
 def test_what_cannot_be_posted_to_is_refused(url: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        webhook.target(url)
+        webhook_signing.target(url)
     assert refused.value.hint
     assert "pass@" not in str(refused.value)
 
 
 def test_a_list_does_not_show_what_may_be_a_secret() -> None:
-    assert webhook.shown("https://example.com/services/T0/B0/token") == "https://example.com/…"
-    assert webhook.shown("https://example.com:8443") == "https://example.com:8443"
-    assert webhook.shown("https://example.com/?key=1") == "https://example.com/…"
+    assert webhook_signing.shown("https://example.com/services/T0/B0/token") == "https://example.com/…"
+    assert webhook_signing.shown("https://example.com:8443") == "https://example.com:8443"
+    assert webhook_signing.shown("https://example.com/?key=1") == "https://example.com/…"
 
 
 PUBLIC = [
@@ -120,27 +120,27 @@ PRIVATE = [
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_an_address_of_the_internet_is_public(address: str) -> None:
-    assert webhook.is_public(address)
-    webhook.refuse_private("example.com", [address])
-    webhook.refuse_plainly_private(address)
+    assert webhook_signing.is_public(address)
+    webhook_signing.refuse_private("example.com", [address])
+    webhook_signing.refuse_plainly_private(address)
 
 
 @pytest.mark.parametrize("address", PRIVATE)
 def test_an_address_that_leads_inside_is_not_however_it_is_written(address: str) -> None:
-    assert not webhook.is_public(address)
+    assert not webhook_signing.is_public(address)
     with pytest.raises(InvalidInput) as refused:
-        webhook.refuse_private("example.com", ["8.8.8.8", address])
+        webhook_signing.refuse_private("example.com", ["8.8.8.8", address])
     assert "--allow-private" in refused.value.hint
     with pytest.raises(InvalidInput):
-        webhook.refuse_plainly_private(address)
+        webhook_signing.refuse_plainly_private(address)
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST", "localhost.", "a.localhost", "localhost.localdomain"])
 def test_this_machine_is_known_by_its_names(host: str) -> None:
     with pytest.raises(InvalidInput):
-        webhook.refuse_plainly_private(host)
+        webhook_signing.refuse_plainly_private(host)
 
 
 def test_other_names_are_looked_up_when_they_are_needed() -> None:
     for host in ("example.com", "localhost.example.com", "127.0.0.1.example.com", "10.0.0.1.nip.example"):
-        webhook.refuse_plainly_private(host)
+        webhook_signing.refuse_plainly_private(host)

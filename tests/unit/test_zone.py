@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from queuectl import zone
-from queuectl.zone import local_zone
+from queuectl.schedules import local_timezone
+from queuectl.schedules.local_timezone import local_zone
 
 
 @pytest.fixture(autouse=True)
 def etc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An /etc of our own, with nothing in it, and no TZ."""
     monkeypatch.delenv("TZ", raising=False)
-    monkeypatch.setattr(zone, "LOCALTIME", str(tmp_path / "localtime"))
-    monkeypatch.setattr(zone, "TIMEZONE", str(tmp_path / "timezone"))
+    monkeypatch.setattr(local_timezone, "LOCALTIME", str(tmp_path / "localtime"))
+    monkeypatch.setattr(local_timezone, "TIMEZONE", str(tmp_path / "timezone"))
     return tmp_path
 
 

@@ -17,7 +17,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from queuectl.newjob import NewJob
+from queuectl.jobs.job_spec import NewJob
 from queuectl.store import Store, open_store
 from tests.conftest import DEADLINE
 from tests.e2e.conftest import QUEUECTL, Cli

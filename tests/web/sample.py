@@ -8,13 +8,13 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from queuectl import logs
-from queuectl.lifecycle import COMPLETED, Settlement, State
-from queuectl.model import Claim, Report
-from queuectl.newjob import NewJob
+from queuectl.jobs import log_files
+from queuectl.jobs.job_spec import NewJob
+from queuectl.jobs.lifecycle import COMPLETED, Settlement, State
+from queuectl.jobs.model import Claim, Report
+from queuectl.metrics.run_stats import MINUTE, Tally
+from queuectl.queues.selection import Turns
 from queuectl.store import Store
-from queuectl.tally import MINUTE, Tally
-from queuectl.turns import Turns
 
 NASTY = (
     "<script>document.title='owned'</script>",
@@ -88,9 +88,13 @@ def a_job_with_a_past(store: Store) -> str:
     [second] = store.tick(WORKER, slots=1, turns=site).claims
     store.report(WORKER, [(second, json.dumps({"progress": 71, "message": "reference, 152 of 214"}))])
     job = store.views.job("build-site")
-    marks = [logs.start_mark(first.started_at, 1, WORKER), LOG.encode(), logs.end_mark(first.started_at, "1", 61_400)]
-    marks += [logs.start_mark(second.started_at, 2, WORKER), *LOG.encode().splitlines(True)[:5]]
-    logs.append(job.log_path, b"".join(marks))
+    marks = [
+        log_files.start_mark(first.started_at, 1, WORKER),
+        LOG.encode(),
+        log_files.end_mark(first.started_at, "1", 61_400),
+    ]
+    marks += [log_files.start_mark(second.started_at, 2, WORKER), *LOG.encode().splitlines(True)[:5]]
+    log_files.append(job.log_path, b"".join(marks))
     return job.id
 
 

@@ -11,13 +11,13 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from queuectl import triage
-from queuectl.lifecycle import Exited
-from queuectl.model import Report
+from queuectl.jobs import dead_letters
+from queuectl.jobs.lifecycle import Exited
+from queuectl.jobs.model import Report
 from queuectl.store import Store
-from queuectl.web.access import Role, User
-from queuectl.web.pages import dead, schedules
-from queuectl.web.view import Ask, draw
+from queuectl.web.auth import Role, User
+from queuectl.web.pages import dlq, schedules
+from queuectl.web.rendering import Ask, draw
 from tests.conftest import DEADLINE, eventually
 from tests.contract.conftest import FakeWorker
 from tests.e2e.conftest import Cli
@@ -116,19 +116,19 @@ def test_dead_jobs_are_grouped_retried_and_deleted(
 
 
 def test_only_the_newest_are_grouped_and_that_is_said(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triage, "GROUPED", 3)
-    monkeypatch.setattr(dead, "ON_A_PAGE", 2)
+    monkeypatch.setattr(dead_letters, "GROUPED", 3)
+    monkeypatch.setattr(dlq, "ON_A_PAGE", 2)
     ids = [dies(store, "false", "the same") for _ in range(5)]
     ask = Ask(User("ann", Role.ADMIN))
-    text = draw(dead.show(store, ask), ask, "", live=False)
+    text = draw(dlq.show(store, ask), ask, "", live=False)
     assert "Grouped by the newest 3 of 5." in text
     assert f'name="ids" value="{" ".join(ids[:1:-1])}"' in text
     [group] = set(re.findall(r"/dead\?group=(\w+)", text))
     for number, there in (("1", ids[4:2:-1]), ("2", [ids[2]]), ("9", []), ("x", ids[4:2:-1])):
         ask = Ask(User("ann", Role.ADMIN), query={"group": group, "page": number})
-        text = draw(dead.show(store, ask), ask, "", live=False)
+        text = draw(dlq.show(store, ask), ask, "", live=False)
         assert re.findall(r'<a class="id" href="/jobs/(\w+)"', text) == there
-    assert dead.delete(store, ask, {"ids": []}).said == "0 jobs deleted."
+    assert dlq.delete(store, ask, {"ids": []}).said == "0 jobs deleted."
     assert store.views.counts()["dead"] == 5
 
 
@@ -272,7 +272,7 @@ def test_a_name_that_is_taken_is_told_in_the_form_and_a_schedule_may_be_called_n
 
 def test_a_zone_that_is_not_known_here_spoils_no_page(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.schedules.add("far", "0 1 * * *", None, "Asia/Tokyo", {"command": "true"})
-    monkeypatch.setattr("queuectl.cron.find_zone", lambda name: None)
+    monkeypatch.setattr("queuectl.schedules.cron.find_zone", lambda name: None)
     ask = Ask(User("ann", Role.VIEWER), {"name": "far"})
     for show in (schedules.show_all, schedules.show_one):
         assert "there is no time zone" in draw(show(store, ask), ask, "", live=False)

@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from queuectl.lifecycle import Exited
-from queuectl.model import Report
-from queuectl.newjob import NewJob
-from queuectl.search import Filter
+from queuectl.jobs.job_filter import Filter
+from queuectl.jobs.job_spec import NewJob
+from queuectl.jobs.lifecycle import Exited
+from queuectl.jobs.model import Report
 from queuectl.store import Store
-from queuectl.web import bulk, deeds
+from queuectl.web import bulk_actions, job_actions
 from queuectl.web.api.bulk import to_matching
-from queuectl.web.bulk import AT_ONCE, Work, Works
-from queuectl.web.deeds import DEEDS, Outcome, apply
-from queuectl.web.refusals import TooBusy
+from queuectl.web.bulk_actions import AT_ONCE, Work, Works
+from queuectl.web.http_errors import TooBusy
+from queuectl.web.job_actions import DEEDS, Outcome, apply
 from tests.conftest import eventually
 from tests.contract.conftest import FakeWorker
 
@@ -89,7 +89,7 @@ def test_a_work_that_breaks_has_failed_and_is_in_the_log(store: Store, caplog: p
 
 
 def test_the_servers_end_waits_for_all_works_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "ENDS_WITHIN", 0.2)
+    monkeypatch.setattr(bulk_actions, "ENDS_WITHIN", 0.2)
     waited = []
 
     class Stuck(threading.Thread):
@@ -125,7 +125,7 @@ def all_requests(store: Store, do: Callable[[Store, Sequence[str]], object], nam
 
 
 def test_each_request_goes_on_where_the_last_one_stopped(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deeds, "CHUNK", 2)
+    monkeypatch.setattr(job_actions, "CHUNK", 2)
     ids = store.enqueue([NewJob("true", queue="mail") for _ in range(5)])
     store.enqueue([NewJob("true", queue="mail", depends_on=[id]) for id in ids[:3]])
     other = store.enqueue([NewJob("true")])

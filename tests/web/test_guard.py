@@ -19,11 +19,11 @@ from starlette.responses import Response
 
 from queuectl.store import Store
 from queuectl.web import app as web_app
-from queuectl.web.access import Access, Role, Token, User
-from queuectl.web.guard import SAFE
-from queuectl.web.hosts import Hosts
+from queuectl.web.allowed_hosts import Hosts
+from queuectl.web.auth import Access, Role, Token, User
 from queuectl.web.routing import Door
-from queuectl.web.stores import Stores
+from queuectl.web.security import SAFE
+from queuectl.web.store_pool import Stores
 from tests.web.conftest import Served
 
 PORT = 8642

@@ -14,10 +14,10 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from queuectl.store import Store
-from queuectl.web.access import Role, User
+from queuectl.web.auth import Role, User
 from queuectl.web.pages import job as job_page
 from queuectl.web.pages import new_job
-from queuectl.web.view import Ask, View, draw
+from queuectl.web.rendering import Ask, View, draw
 from tests.conftest import DEADLINE, eventually
 from tests.e2e.conftest import UNTIL_GO, Cli
 from tests.web.conftest import Served, enqueue, login
@@ -354,6 +354,19 @@ def test_what_it_waits_for_and_what_waits_for_it_is_drawn(page: Page, store: Sto
     page.goto("/jobs/parent-2")
     assert graph.locator("g.node").count() == job_page.MOST_NODES
     expect(page.locator("#graph")).to_contain_text("more")
+
+
+def test_a_deleted_parent_is_drawn_but_not_another_job_with_its_id(store: Store) -> None:
+    for id, parents in {"old": [], "kept": [], "this": ["old", "kept"], "grand": []}.items():
+        enqueue(store, "true", id=id, depends_on=parents)
+    store.cancel(["old"])
+    store.delete(["old"])
+    enqueue(store, "true", id="old", depends_on=["grand"])
+    graph = job_page.graph_of(store.views, store.views.job("this"))
+    assert graph is not None
+    assert "old: deleted" in graph.drawing
+    assert "grand" not in graph.drawing
+    assert {(link.id, link.state) for link in graph.parents} == {("old", "deleted"), ("kept", "pending")}
 
 
 def test_all_of_it_works_without_scripts_and_on_a_phone(chromium: Browser, served: Served, cli: Cli) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from queuectl.newjob import NewJob
-from queuectl.spelling import visible
+from queuectl.jobs.job_spec import NewJob
 from queuectl.store import Store
+from queuectl.system.escaping import visible
 from tests.conftest import eventually
 from tests.web.conftest import Served, enqueue, login
 from tests.web.sample import NASTY, fill

@@ -68,7 +68,10 @@ def test_those_who_dawdle_on_a_second_request_are_cut_off_too(served: Served) ->
 def test_there_are_only_so_many_connections_at_once(served: Served) -> None:
     with contextlib.ExitStack() as stack:
         many = [stack.enter_context(connect(served)) for _ in range(300)]
-        eventually(lambda: sum(is_closed(connection) for connection in many) >= 40, "those too many are sent away")
+        answers = [connection.recv(65536) for connection in many[256:]]
+        assert all(answer.startswith(b"HTTP/1.1 503 ") for answer in answers)
+        assert all(b"\r\nRetry-After: 5\r\n" in answer for answer in answers)
+        eventually(lambda: all(is_closed(connection) for connection in many[256:]), "those too many are sent away")
     with served.http() as program:
         eventually(lambda: _answers(program), "the others have gone, and it answers again")
 
@@ -100,10 +103,10 @@ def test_those_who_take_nothing_of_their_answer_are_cut_off(served: Served, cli:
     )
     with connect(served, said.encode()) as connection:
         port = connection.getsockname()[1]
-        eventually(lambda: port not in _peers(served), "it was cut off without having read a byte")
+        eventually(lambda: port not in connected_ports(served), "it was cut off without having read a byte")
 
 
-def _peers(served: Served) -> set[int]:
+def connected_ports(served: Served) -> set[int]:
     """The ports of those who are connected to the server."""
     with open("/proc/net/tcp") as table:
         rows = [line.split() for line in list(table)[1:]]

@@ -16,9 +16,9 @@ import httpx
 import pytest
 
 from queuectl.store import Store, open_store
-from queuectl.web.access import Role, User
-from queuectl.web.live import Live
-from queuectl.web.stores import Stores
+from queuectl.web.auth import Role, User
+from queuectl.web.sse import Live
+from queuectl.web.store_pool import Stores
 from tests.conftest import DEADLINE, eventually
 from tests.e2e.conftest import Cli
 from tests.web.conftest import Served, enqueue

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from queuectl.newjob import NewJob
-from queuectl.spelling import visible
+from queuectl.jobs.job_spec import NewJob
+from queuectl.metrics.run_stats import CHARTS, Point
 from queuectl.store import Store
-from queuectl.tally import CHARTS, Point
+from queuectl.system.escaping import visible
 from queuectl.web import chart
 from tests.web.conftest import Served, enqueue, login
 from tests.web.sample import NASTY, an_hour, fill

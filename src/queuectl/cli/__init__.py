@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from queuectl.cli import streams
 from queuectl.errors import QueuectlError
 
 TYPE_CHECKING = False
@@ -16,15 +17,17 @@ INTERRUPTED = 130
 
 def main() -> NoReturn:
     """The `queuectl` command."""
-    if sys.stdout is None or sys.stderr is None:  # closed by the caller: 2>&-
-        _reopen_closed()
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    streams.prepare()
     code = run(sys.argv[1:])
     try:
         sys.stdout.flush()
     except OSError as error:
-        code = _cannot_answer(error)
+        failed = _cannot_answer(error)
+        code = code or failed
+    if unsaid := streams.unsaid():
+        from queuectl.cli.render import visible
+
+        sys.stderr.write(visible(unsaid) + "\n")
     os._exit(code)  # nothing is left to do, and tearing the interpreter down takes longer than most commands
 
 
@@ -32,9 +35,9 @@ def run(args: list[str]) -> int:
     """Carry out one command; its exit code."""
     try:
         if args[:1] == ["enqueue"]:
-            from queuectl.cli import quick
+            from queuectl.cli import fast_enqueue
 
-            if (code := quick.enqueue(args[1:])) is not None:
+            if (code := fast_enqueue.enqueue(args[1:])) is not None:
                 return code
         from queuectl.cli import app
 
@@ -43,8 +46,13 @@ def run(args: list[str]) -> int:
         return _complain(error.message, error.hint, error.exit_code)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except OSError as error:
+    except (BrokenPipeError, streams.OutputLost) as error:
         return _cannot_answer(error)
+    except OSError as error:
+        what = "a system call failed: " if error.filename is None else f'cannot use "{error.filename}": '
+        return _complain(f"{what}{error.strerror or error}", "check what lies there, its mode, and the limits", 1)
+    except MemoryError:
+        return _complain("there is not enough memory", "free some, or raise the limit (ulimit -v)", 1)
     except Exception as error:
         if os.environ.get("QUEUECTL_DEBUG"):
             raise
@@ -70,12 +78,4 @@ def _cannot_answer(error: OSError) -> int:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     if isinstance(error, BrokenPipeError):
         return 0
-    if error.filename is not None:
-        return _complain(f'cannot use "{error.filename}": {error.strerror}', "check what lies there, and its mode", 1)
     return _complain(f"cannot write the output: {error.strerror or error}", "make room, or send it elsewhere", 1)
-
-
-def _reopen_closed() -> None:
-    for stream in ("stdout", "stderr"):
-        if getattr(sys, stream) is None:
-            setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115

@@ -11,37 +11,38 @@ from typing import Any, TypeVar
 
 import click
 
-from queuectl import __version__, newjob
+from queuectl import __version__
 from queuectl.cli import INTERRUPTED
 from queuectl.cli.render import remember_address
 from queuectl.errors import InvalidInput, did_you_mean
+from queuectl.jobs import job_spec
 from queuectl.store import Store, open_store
 
 # Each command and the module it lives in, in the order in which help shows them.
 COMMANDS = {
     "enqueue": "enqueue",
     "worker": "worker",
-    "status": "overview",
+    "status": "status",
     "top": "top",
     "list": "jobs",
     "show": "jobs",
-    "logs": "follow",
+    "logs": "logs",
     "history": "jobs",
     "explain": "jobs",
-    "wait": "follow",
+    "wait": "logs",
     "cancel": "jobs",
     "dlq": "dlq",
     "queue": "queue",
     "schedule": "schedule",
     "hook": "hook",
-    "metrics": "overview",
+    "metrics": "status",
     "serve": "serve",
     "config": "config",
-    "prune": "upkeep",
-    "reset": "upkeep",
-    "backup": "upkeep",
-    "copy": "upkeep",
-    "doctor": "upkeep",
+    "prune": "maintenance",
+    "reset": "maintenance",
+    "backup": "maintenance",
+    "copy": "maintenance",
+    "doctor": "maintenance",
     "completion": "completion",
 }
 # What people type who come from elsewhere.
@@ -58,6 +59,7 @@ SYNONYMS = {
     "hooks": "hook list", "webhook": "hook add", "notify": "hook add", "alert": "hook add",
     "htop": "top", "monitor": "top", "watch": "top",
 }  # fmt: skip
+COMPLETE = "_QUEUECTL_COMPLETE"  # set by a shell's completion script
 DESTRUCTIVE = ("reset", "prune")  # never suggested for a slip of the finger
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -80,7 +82,7 @@ class Root(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+        if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
             raise InvalidInput(f'there is no command "{args[0]}"', _meant(args[0]))
         return super().resolve_command(ctx, args)
 
@@ -101,7 +103,7 @@ def cli(ctx: click.Context, db: str | None) -> None:
     """A durable background job queue for shell commands."""
     ctx.obj = db
     if ctx.invoked_subcommand is None:
-        from queuectl.cli.overview import welcome
+        from queuectl.cli.status import welcome
 
         welcome(db)
 
@@ -123,6 +125,11 @@ def run(args: list[str]) -> int:
         raise InvalidInput(error.format_message().rstrip(".").replace("\n", " "), _usage_hint(error, args)) from None
     except click.ClickException as error:
         raise InvalidInput(error.format_message().rstrip("."), "see queuectl --help") from None
+    except (KeyError, ValueError):
+        if COMPLETE not in os.environ:
+            raise
+        hint = f"unset {COMPLETE}, or see queuectl completion --help"
+        raise InvalidInput(f"{COMPLETE} is set, but not the variables of a shell's completion", hint) from None
 
 
 def _incomplete(error: click.exceptions.NoArgsIsHelpError) -> InvalidInput:
@@ -136,7 +143,7 @@ def _usage_hint(error: click.UsageError, args: list[str]) -> str:
     command = error.ctx.command_path if error.ctx else "queuectl"
     words = args[args.index("enqueue") + 1 :] if "enqueue" in args else []
     if isinstance(error, click.NoSuchOption) and words and not words[0].startswith("-"):
-        return f"to enqueue a command that has options, put -- before it: queuectl enqueue -- {newjob.quote(words)}"
+        return f"to enqueue a command that has options, put -- before it: queuectl enqueue -- {job_spec.quote(words)}"
     return f"see {command} --help"
 
 
@@ -164,6 +171,18 @@ def with_store(command: F) -> F:
             store.close()
 
     return opened  # type: ignore[return-value]
+
+
+def with_address(command: F) -> F:
+    """Give a command `--db` and what it says as its first argument."""
+
+    @click.option("--db", type=click.Path(), metavar="PATH", help="The queue to use.")
+    @click.pass_context
+    @functools.wraps(command)
+    def addressed(ctx: click.Context, /, db: str | None, **options: Any) -> Any:
+        return command(chosen_db(ctx, db), **options)
+
+    return addressed  # type: ignore[return-value]
 
 
 def whoever_typed_this() -> str:

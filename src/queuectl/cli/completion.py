@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from queuectl.cli.app import cli
+from queuectl.cli.app import COMPLETE, cli
 from queuectl.cli.render import say
 
 
@@ -21,4 +21,4 @@ def completion_command(shell: str) -> None:
     """
     kind = get_completion_class(shell)
     assert kind is not None
-    say(kind(cli, {}, "queuectl", "_QUEUECTL_COMPLETE").source())
+    say(kind(cli, {}, "queuectl", COMPLETE).source())

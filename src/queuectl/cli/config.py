@@ -7,6 +7,7 @@ import click
 from queuectl import settings
 from queuectl.cli.app import json_option, with_store
 from queuectl.cli.render import emit_json, say, table
+from queuectl.cli.streams import changed
 from queuectl.settings import SETTINGS
 from queuectl.store import Store
 
@@ -23,6 +24,7 @@ def config_command() -> None:
 def set_value(store: Store, key: str, value: str) -> None:
     """Change a setting."""
     name, number = store.set_config(key, value)
+    changed(f"{name} is set to {number}")
     say(f"{name} = {number}")
 
 
@@ -61,4 +63,5 @@ def list_values(store: Store, as_json: bool) -> None:
 def unset_value(store: Store, key: str) -> None:
     """Put a setting back to its default."""
     name, number = store.unset_config(key)
+    changed(f"{name} is set to its default, {number}")
     say(f"{name} = {number} (the default)")

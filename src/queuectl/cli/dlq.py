@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import sys
 
 import click
 
-from queuectl import newjob, times, triage
 from queuectl.cli.app import job_ids, json_option, jsonl_option, with_store
 from queuectl.cli.jobs import show_table
-from queuectl.cli.render import ago, emit_list, note, say, table
+from queuectl.cli.render import ago, emit_list, listed, note, say, table
+from queuectl.cli.streams import changed
 from queuectl.errors import InvalidInput
-from queuectl.model import Job
+from queuectl.jobs import dead_letters, job_spec
+from queuectl.jobs.model import Job
 from queuectl.store import Store
-from queuectl.times import plural
+from queuectl.system import times
+from queuectl.system.times import plural
 
 where_option = click.option(
     "--where",
@@ -40,7 +43,7 @@ def dlq_command() -> None:
 def list_dead(store: Store, limit: int, where: tuple[str, ...], grouped: bool, as_json: bool, jsonl: bool) -> None:
     """List the dead jobs, the newest first."""
     if grouped:
-        _show_groups(triage.groups(_dead(store, where))[: limit or None], as_json, jsonl)
+        _show_groups(dead_letters.groups(_dead(store, where))[: limit or None], as_json, jsonl)
         return
     jobs = _dead(store, where)[: limit or None] if where else store.views.jobs(state="dead", limit=limit or -1)
     if as_json or jsonl:
@@ -49,18 +52,18 @@ def list_dead(store: Store, limit: int, where: tuple[str, ...], grouped: bool, a
         show_table(jobs)
         if limit and len(jobs) == limit:
             note(f"The newest {limit}; --limit 0 shows all.")
-        chosen = " ".join(f"--where {newjob.quote([words])}" for words in where) if where else "ID… (or --all)"
+        chosen = " ".join(f"--where {job_spec.quote([words])}" for words in where) if where else "ID… (or --all)"
         note(f"Run them again: queuectl dlq retry {chosen}")
     else:
         note("No dead job matches." if where else "The dead letter queue is empty.")
 
 
 def _dead(store: Store, where: tuple[str, ...]) -> list[Job]:
-    fits = triage.matching(where, times.now_ms())
+    fits = dead_letters.matching(where, times.now_ms())
     return [job for job in store.views.jobs(state="dead", limit=-1) if fits(job)]
 
 
-def _show_groups(groups: list[triage.Group], as_json: bool, jsonl: bool) -> None:
+def _show_groups(groups: list[dead_letters.Group], as_json: bool, jsonl: bool) -> None:
     if as_json or jsonl:
         emit_list((group.as_json() for group in groups), jsonl)
     elif groups:
@@ -95,7 +98,7 @@ def retry_dead(
     if [bool(jobs), everything, bool(where)].count(True) != 1:
         what = "retry what?" if not (jobs or everything or where) else "ids, --all and --where cannot be combined"
         raise InvalidInput(what, "give job ids, or --all, or --where CONDITION")
-    spacing = triage.spacing(rate) if rate else 0.0
+    spacing = dead_letters.spacing(rate) if rate else 0.0
     ids = None if everything else job_ids(store, jobs)
     if where or (everything and dry_run):
         ids = [job.id for job in reversed(_dead(store, where))]
@@ -103,6 +106,8 @@ def retry_dead(
         say(f"{plural(len(ids), 'job')} would be retried" + (f", for example {ids[0]}." if ids else "."))
         return
     retried = store.retry(ids, spacing)
+    changed(f"Pending again: {listed(retried)}")
+    store.work_off_all(seconds=math.inf)  # there may be no worker to do it
     if len(retried) <= 10:
         for id in retried:
             say(f"Job {id} is pending again.")
@@ -126,5 +131,7 @@ def purge_dead(store: Store, jobs: tuple[str, ...], yes: bool) -> int:
     if count and not yes and sys.stdin.isatty() and not click.confirm(question, err=True):
         note("Nothing was deleted.")
         return 1
-    say(f"Deleted {plural(store.purge_dead(ids or None), 'dead job')}.")
+    deleted = plural(store.purge_dead(ids or None), "dead job")
+    changed(f"Deleted {deleted}")
+    say(f"Deleted {deleted}.")
     return 0

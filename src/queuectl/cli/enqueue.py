@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from queuectl.cli.app import chosen_db
-from queuectl.cli.submit import submit
+from queuectl.cli.enqueue_core import submit
 
 
 @click.command("enqueue")

@@ -9,14 +9,17 @@ import time
 
 import click
 
-from queuectl import delivery, hook, newjob, times, webhook
 from queuectl.cli.app import json_option, jsonl_option, with_store
-from queuectl.cli.render import BOLD, ago, emit_json, emit_list, note, paint, say, table, visible
-from queuectl.cli.submit import mention_missing_worker
-from queuectl.delivery import Answer
-from queuectl.errors import InvalidInput, QueuectlError
-from queuectl.hook import Hook
+from queuectl.cli.enqueue_core import mention_missing_worker
+from queuectl.cli.render import BOLD, ago, emit_json, emit_list, listed, note, paint, say, table, visible
+from queuectl.cli.streams import changed
+from queuectl.errors import InvalidInput, QueuectlError, Untrusted
+from queuectl.hooks import hook, webhook_client, webhook_signing
+from queuectl.hooks.hook import Hook
+from queuectl.hooks.webhook_client import Answer
+from queuectl.jobs import job_spec
 from queuectl.store import Store
+from queuectl.system import private_files, times
 
 SHOWN = 5
 SECRET_BYTES = 32
@@ -66,10 +69,12 @@ def add(
     chosen = [word for text in events for word in text.replace(",", " ").split()] if events else ["dead"]
     where = _where(words, secret_file, allow_private)
     new = store.hooks.add(name, chosen, queue=queue, only_named=only_named, allow_private=allow_private, **where)
+    lost = "" if secret_file or not new.secret else ", with a secret that is told once: remove it, and add it again"
+    changed(f"Hook {new.name} is added{lost}")
     if as_json:
         emit_json({**new.as_json(), **({} if secret_file else {"secret": new.secret})})
     else:
-        does = f"posts to {webhook.shown(new.url)}" if new.url else f"runs {visible(new.command or '')}"
+        does = f"posts to {webhook_signing.shown(new.url)}" if new.url else f"runs {visible(new.command or '')}"
         say(f"Hook {new.name}: on {', '.join(new.events)}, of {_whom(new)}, it {does}")
         if new.secret and not secret_file:
             say(f"Secret: {new.secret}")
@@ -83,24 +88,26 @@ def _where(words: tuple[str, ...], secret_file: str | None, allow_private: bool)
         raise InvalidInput("say where to", "give a URL, or a command behind --")
     url = " ".join(words).strip()
     if url.lower().startswith(("http://", "https://")) or ("://" in url and " " not in url):
-        host = webhook.target(url).host
+        host = webhook_signing.target(url).host
         if not allow_private:
-            webhook.refuse_plainly_private(host)
-        secret = _read_secret(secret_file) if secret_file else webhook.secret_from(os.urandom(SECRET_BYTES))
+            webhook_signing.refuse_plainly_private(host)
+        secret = _read_secret(secret_file) if secret_file else webhook_signing.secret_from(os.urandom(SECRET_BYTES))
         return {"url": url, "secret": secret}
     if secret_file or allow_private:
         raise InvalidInput("--secret-file and --allow-private are for URLs", "leave them out")
-    return {"command": words[0] if len(words) == 1 else newjob.quote(words)}
+    return {"command": words[0] if len(words) == 1 else job_spec.quote(words)}
 
 
 def _read_secret(path: str) -> str:
     try:
-        with open(path, encoding="ascii") as file:
-            return webhook.checked_secret(file.read(LARGEST_FILE).strip())
+        with open(private_files.open_given(path), encoding="ascii") as file:
+            return webhook_signing.checked_secret(file.read(LARGEST_FILE).strip())
+    except Untrusted:
+        raise
     except OSError as error:
         raise InvalidInput(f'cannot read "{path}": {error.strerror}', "check the name") from None
     except UnicodeDecodeError:
-        return webhook.checked_secret("")
+        return webhook_signing.checked_secret("")
 
 
 @hook_command.command("list")
@@ -119,7 +126,7 @@ def list_hooks(store: Store, as_json: bool, jsonl: bool) -> None:
                 " ".join(one.events),
                 _whom(one),
                 f"paused{': ' + one.reason if one.reason else ''}" if one.paused else "active",
-                webhook.shown(one.url) if one.url else one.command or "",
+                webhook_signing.shown(one.url) if one.url else one.command or "",
             ]
             for one in found
         ]
@@ -170,6 +177,7 @@ def show(store: Store, name: str, as_json: bool) -> None:
 def remove(store: Store, names: tuple[str, ...]) -> None:
     """Forget hooks. Webhooks that were not sent yet will not be."""
     store.hooks.remove(names)
+    changed(f"Removed: {listed(names)}")
     for name in names:
         say(f"Hook {name} removed.")
 
@@ -179,7 +187,9 @@ def remove(store: Store, names: tuple[str, ...]) -> None:
 @with_store
 def pause(store: Store, names: tuple[str, ...]) -> None:
     """Let hooks rest: of what ends meanwhile they are not told."""
-    for one in store.hooks.pause(names, paused=True):
+    paused = store.hooks.pause(names, paused=True)
+    changed(f"Paused: {listed(names)}")
+    for one in paused:
         say(f"Hook {one.name} is paused.")
 
 
@@ -188,7 +198,9 @@ def pause(store: Store, names: tuple[str, ...]) -> None:
 @with_store
 def resume(store: Store, names: tuple[str, ...]) -> None:
     """Let hooks go on."""
-    for one in store.hooks.pause(names, paused=False):
+    resumed = store.hooks.pause(names, paused=False)
+    changed(f"Resumed: {listed(names)}")
+    for one in resumed:
         say(f"Hook {one.name} goes on.")
 
 
@@ -201,15 +213,18 @@ def test(store: Store, name: str, as_json: bool) -> int:
     found = store.hooks.get(name)
     if not found.url:
         id = store.hooks.try_out(name)
+        changed(f"Stored as {id}")
         emit_json({"job": id}) if as_json else say(f"Enqueued {id}: {visible(found.command or '')}")
         mention_missing_worker(store, [hook.QUEUE])
         return 0
     body = json.dumps(hook.example(found, times.now_ms())).encode()
-    answer = _post(found, newjob.new_id(), body)
+    answer = _post(found, job_spec.new_id(), body)
+    changed(f"Posted to {webhook_signing.target(found.url).authority}, which said {answer}")
     if as_json:
         emit_json({"status": answer.status, "reason": answer.reason, "ok": answer.ok, "text": answer.text})
     else:
-        say(f"{webhook.target(found.url).authority} said {visible(str(answer))} ({times.span(answer.seconds)}).")
+        receiver = webhook_signing.target(found.url).authority
+        say(f"{receiver} said {visible(str(answer))} ({times.span(answer.seconds)}).")
     return 0 if answer.ok else 1
 
 
@@ -225,11 +240,12 @@ def send(store: Store, name: str) -> None:
     if not found.url:
         raise InvalidInput(f'the hook "{name}" has no URL', "it was replaced by another one of this name")
     answer = _post(found, id, told.encode())
-    if answer.status == delivery.GONE:  # "stop sending", in the words of Standard Webhooks
+    changed(f"Posted to {webhook_signing.target(found.url).authority}, which said {answer}")
+    if answer.status == webhook_client.GONE:  # "stop sending", in the words of Standard Webhooks
         store.hooks.pause([name], paused=True, reason="410 Gone")
         sys.stderr.write(f"{visible(str(answer))}\nThe hook {name} is paused.\n")
     elif not answer.ok:
-        raise QueuectlError(f"{webhook.target(found.url).authority} said {answer}", "it is tried again")
+        raise QueuectlError(f"{webhook_signing.target(found.url).authority} said {answer}", "it is tried again")
     else:
         say(visible(str(answer)))
 
@@ -237,8 +253,8 @@ def send(store: Store, name: str) -> None:
 def _post(found: Hook, id: str, body: bytes) -> Answer:
     assert found.url is not None
     assert found.secret is not None
-    headers = webhook.headers(id, int(time.time()), body, found.secret)
-    return delivery.post(found.url, headers, body, found.allow_private)
+    headers = webhook_signing.headers(id, int(time.time()), body, found.secret)
+    return webhook_client.post(found.url, headers, body, found.allow_private)
 
 
 def _whom(one: Hook) -> str:

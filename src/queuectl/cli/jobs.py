@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from typing import Any
 
 import click
 
-from queuectl import times
 from queuectl.cli.app import job_ids, json_option, jsonl_option, with_store
 from queuectl.cli.render import (
     BOLD,
@@ -17,6 +17,7 @@ from queuectl.cli.render import (
     ago,
     emit_json,
     emit_list,
+    listed,
     note,
     paint,
     percent,
@@ -26,13 +27,14 @@ from queuectl.cli.render import (
     visible,
     visible_lines,
 )
-from queuectl.errors import Conflict, InvalidInput
-from queuectl.lifecycle import signal_name
-from queuectl.model import Job, Link
-from queuectl.reasons import reasons_for
-from queuectl.states import WAITING
+from queuectl.cli.streams import changed
+from queuectl.errors import InvalidInput, StoreUnavailable
+from queuectl.jobs.lifecycle import signal_name
+from queuectl.jobs.model import Job, Link
+from queuectl.jobs.states import WAITING
 from queuectl.store import Store
-from queuectl.times import plural
+from queuectl.system import times
+from queuectl.system.times import plural
 
 MOST_NAMED = 20
 CANCEL_PATIENCE = 10.0
@@ -229,7 +231,7 @@ def history_command(store: Store, job: str, as_json: bool, jsonl: bool) -> None:
 def explain_command(store: Store, job: str, as_json: bool) -> None:
     """Say why a job is not running, and what would make it run."""
     found = store.views.job(job)
-    reasons = reasons_for(store, found, store.views.workers(), store.views.clock())
+    reasons = store.views.explain(found, store.views.workers(), store.views.clock())
     if as_json:
         emit_json({"id": found.id, "state": found.state, "reasons": reasons})
         return
@@ -251,12 +253,11 @@ def cancel_command(
     """Cancel jobs, ending the processes of those that run."""
     if bool(jobs) == bool(batch or queue or tag):
         raise InvalidInput("cancel what?", "give job ids, or one of --batch, --queue and --tag")
-    if jobs:
-        ids = job_ids(store, jobs)
-        store.cancel(ids)
-    else:
-        ids = _cancel_all(store, batch, queue, tag)
-    states = _wait_until_ended(store, ids)
+    states = store.cancel(job_ids(store, jobs)) if jobs else _cancel_all(store, batch, queue, tag)
+    ids = list(states)
+    changed(f"Cancelled, or being cancelled: {listed(ids)}")
+    store.work_off_all(seconds=math.inf)  # there may be no worker to do it
+    states |= _wait_until_ended(store, [id for id in ids if states[id] == "processing"])
     code = 0 if set(states.values()) <= {"cancelled", "processing"} else 1
     if as_json:
         emit_list(({"id": id, "state": states[id]} for id in ids), jsonl=False)
@@ -275,28 +276,29 @@ def cancel_command(
     return code
 
 
-def _cancel_all(store: Store, batch: str | None, queue: str | None, tag: str | None) -> list[str]:
-    """Cancel what fits and has not finished. While we choose, some may finish: then we choose again."""
+def _cancel_all(store: Store, batch: str | None, queue: str | None, tag: str | None) -> dict[str, str]:
+    """Cancel what fits and has not finished; the state of each. What finishes while we choose is left out."""
     if batch:
         store.views.ids_in(batch)  # a slip should be noticed
-    while True:
-        ids = store.views.unfinished(queue, batch, tag)
-        try:
-            store.cancel(ids)
-        except Conflict:
-            continue
-        if not ids:
-            note("There is no such job that has not finished.")
-        return ids
+    states = store.cancel(store.views.unfinished(queue, batch, tag), skip_finished=True)
+    if not states:
+        note("There is no such job that has not finished.")
+    return states
 
 
 def _wait_until_ended(store: Store, ids: list[str]) -> dict[str, str]:
-    """A worker ends a cancelled run in its own time: TERM, then KILL."""
-    deadline = time.monotonic() + store.config()["kill_grace"] + CANCEL_PATIENCE
-    holders = {id for worker in store.views.workers() if worker.alive for id in worker.jobs}
-    while True:
-        states = dict.fromkeys(ids, "gone") | store.views.states(ids)
-        ending = [id for id in ids if states[id] == "processing" and id in holders]
-        if not ending or time.monotonic() >= deadline:
-            return states
-        time.sleep(0.02)
+    """The states of running jobs once their workers have ended them, each in its own time: TERM, then KILL. None if
+    that cannot be found out: they have been cancelled all the same."""
+    if not ids:
+        return {}
+    try:
+        deadline = time.monotonic() + store.config()["kill_grace"] + CANCEL_PATIENCE
+        holders = {id for worker in store.views.workers() if worker.alive for id in worker.jobs}
+        while True:
+            states = dict.fromkeys(ids, "gone") | store.views.states(ids)
+            ending = [id for id in ids if states[id] == "processing" and id in holders]
+            if not ending or time.monotonic() >= deadline:
+                return states
+            time.sleep(0.02)
+    except StoreUnavailable:
+        return {}

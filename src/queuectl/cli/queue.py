@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import click
 
-from queuectl import newjob, rules
 from queuectl.cli.app import json_option, jsonl_option, with_store
-from queuectl.cli.render import emit_json, emit_list, note, say, table
+from queuectl.cli.render import emit_json, emit_list, listed, note, say, table
+from queuectl.cli.streams import changed
 from queuectl.errors import InvalidInput, did_you_mean
-from queuectl.model import Queue
+from queuectl.jobs import job_spec
+from queuectl.jobs.model import Queue
+from queuectl.queues import policy
 from queuectl.store import Store
 
 SHOWN = ("pending", "processing", "completed")
@@ -55,6 +57,7 @@ def pause(store: Store, names: tuple[str, ...]) -> None:
     """Start no more jobs of these queues. What runs goes on, and jobs can still be enqueued."""
     for name in _checked(store, names):
         store.change_queue(name, paused=True)
+        changed(f"Paused: {listed(names)}")
         say(f"Queue {name} is paused.")
 
 
@@ -65,6 +68,7 @@ def resume(store: Store, names: tuple[str, ...]) -> None:
     """Let the jobs of paused queues run again."""
     for name in _checked(store, names):
         store.change_queue(name, paused=False)
+        changed(f"Resumed: {listed(names)}")
         say(f"Queue {name} goes on.")
 
 
@@ -87,6 +91,7 @@ def limit(store: Store, name: str, number: str, per: str | None, per_key: bool, 
     """
     [name] = _checked(store, [name])
     said = store.change_queue(name, **_limit(number, per, per_key))
+    changed(f"The limits of the queue {name} are set")
     if as_json:
         emit_json(said.as_json())
     else:
@@ -99,11 +104,11 @@ def _limit(number: str, per: str | None, per_key: bool) -> dict[str, object]:
         raise InvalidInput("--per and --per-key are both given", "set one after the other")
     if "/" in number:
         raise InvalidInput(f'"{number[:80]}" is no limit', f"a rate is written {number.replace('/', ' --per ', 1)}")
-    most = rules.limit(number)
+    most = policy.limit(number)
     if per_key:
         return {"per_key": most}
     if per is not None:
-        span = rules.span(per)
+        span = policy.span(per)
         return {"rate": most, "rate_ms": span if most else None}
     return {"at_once": most} if most else {"at_once": None, "per_key": None, "rate": None, "rate_ms": None}
 
@@ -116,17 +121,18 @@ def _limit(number: str, per: str | None, per_key: bool) -> dict[str, object]:
 def set_rules(store: Store, name: str, retry_on: str | None, no_retry_on: str | None) -> None:
     """Say after which ends of a run the jobs of a queue are tried again, if they do not say it themselves."""
     given = {"retry_on": retry_on, "no_retry_on": no_retry_on}
-    changes = {field: rules.ends(field, text) for field, text in given.items() if text is not None}
+    changes = {field: policy.ends(field, text) for field, text in given.items() if text is not None}
     if not changes:
         raise InvalidInput("set what?", "give --retry-on or --no-retry-on")
     [name] = _checked(store, [name])
     said = store.change_queue(name, **changes)
+    changed(f"The retries of the queue {name} are set")
     say(f"Queue {name}: retries {said.retries or 'as its jobs say'}.")
 
 
 def _checked(store: Store, names: tuple[str, ...] | list[str]) -> list[str]:
     """Valid names, each once. A queue may be spoken of before it has jobs, but a slip should be noticed."""
-    chosen = [newjob.name("queue", name) for name in dict.fromkeys(names)]
+    chosen = [job_spec.name("queue", name) for name in dict.fromkeys(names)]
     known = {queue.name for queue in store.views.queues()}
     for name in chosen:
         if known and name not in known:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
-from queuectl import newjob, times
-from queuectl.spelling import visible as visible  # all commands take it from here
-from queuectl.spelling import visible_lines as visible_lines
+from queuectl.jobs import job_spec
+from queuectl.system import times
+from queuectl.system.escaping import visible as visible  # all commands take it from here
+from queuectl.system.escaping import visible_lines as visible_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ COLOURS = {
 }
 BOLD, DIM = "1", "2"
 NARROWEST = 12
+MOST_LISTED = 20
 
 
 def paint(text: str, colour: str | None) -> str:
@@ -50,7 +52,7 @@ def remember_address(db: str | None) -> None:
     """Have the commands that hints name act on the queue that was given with --db."""
     global _address
     if db is not None:
-        _address = f"--db {newjob.quote([without_password(db)])} "
+        _address = f"--db {job_spec.quote([without_password(db)])} "
 
 
 def without_password(address: str) -> str:
@@ -138,6 +140,11 @@ def ago(moment: int | None, now: int | None = None) -> str:
     if abs(seconds) < 1:
         return "now"
     return f"{times.span(seconds)} ago" if seconds > 0 else f"in {times.span(-seconds)}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names for one line; of many only the first."""
+    return ", ".join(names[:MOST_LISTED]) + (f" and {len(names) - MOST_LISTED:,} more" * (len(names) > MOST_LISTED))
 
 
 def percent(progress: float) -> str:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from queuectl import newjob, times
 from queuectl.cli.app import json_option, jsonl_option, with_store
-from queuectl.cli.render import BOLD, ago, emit_json, emit_list, note, paint, say, table, visible
-from queuectl.cli.submit import environment, mention_missing_worker
+from queuectl.cli.enqueue_core import environment, mention_missing_worker
+from queuectl.cli.render import BOLD, ago, emit_json, emit_list, listed, note, paint, say, table, visible
+from queuectl.cli.streams import changed
 from queuectl.errors import InvalidInput
-from queuectl.schedule import MISSED_WORDS, OVERLAP_WORDS, Firing, Schedule
+from queuectl.jobs import job_spec
+from queuectl.schedules.local_timezone import local_zone
+from queuectl.schedules.schedule import MISSED_WORDS, OVERLAP_WORDS, Firing, Schedule
 from queuectl.store import Store
-from queuectl.zone import local_zone
+from queuectl.store.schedules import FiringReader
+from queuectl.system import times
 
 SHOWN = 5
 QUOTED = "put it in quotes: queuectl schedule add nightly '30 2 * * *' -- ./backup.sh"
@@ -48,9 +51,15 @@ def schedule_command() -> None:
 @click.option("--cwd", type=click.Path(), metavar="FOLDER", help="Where they run.")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable for their environment; repeatable.")
 @click.option("--tag", "tags", multiple=True, help="A word to find them by; repeatable.")
+@click.option("--batch", metavar="NAME", help="The name of the jobs they belong to.")
 @click.option("--key", help="Of the jobs with the same key only one runs at once, or as many as the queue says.")
 @click.option("--key-limit", type=int, metavar="N", help="So many of them may run beside each other.")
 @click.option("--unique", "unique_key", metavar="KEY", help="At most one unfinished job with this key.")
+@click.option(
+    "--on-duplicate",
+    metavar="WHAT",
+    help="If there is one: refuse, skip, or replace it while it waits.  [default: refuse]",
+)
 @click.option("--notify", multiple=True, metavar="HOOK", help="Tell this hook of their ends; repeatable.")
 @json_option
 @with_store
@@ -87,9 +96,11 @@ def add(
         overlap,
         missed,
         replace,
+        firings := FiringReader(SHOWN),
     )
+    changed(f"Schedule {new.name} is added")
     if as_json:
-        emit_json(_details(store, new))
+        emit_json(_details(new, firings.last))
         return
     say(f"Schedule {new.name}: {_when(new)}.")
     _say_next(new)
@@ -111,7 +122,7 @@ def _split(words: tuple[str, ...], every: str | None) -> tuple[str | None, str]:
     when, command = (None, words) if every is not None else (first, words[1:])
     if not command:
         raise InvalidInput("there is no command to enqueue", "give it at the end, behind --")
-    return when, command[0] if len(command) == 1 else newjob.quote(command)
+    return when, command[0] if len(command) == 1 else job_spec.quote(command)
 
 
 def _fields(store: Store, command: str, given: dict[str, Any]) -> dict[str, Any]:
@@ -122,7 +133,7 @@ def _fields(store: Store, command: str, given: dict[str, Any]) -> dict[str, Any]
     given["tags"] = list(given["tags"]) or None
     store.hooks.check(given["notify"])
     given["notify"] = list(given["notify"]) or None
-    given["cwd"] = store.engine.default_cwd() if given["cwd"] is None else os.path.abspath(given["cwd"])
+    given["cwd"] = store.engine.default_cwd() if given["cwd"] is None else job_spec.folder(given["cwd"])
     return {"command": command, **{name: value for name, value in given.items() if value is not None}}
 
 
@@ -161,7 +172,7 @@ def show(store: Store, name: str, as_json: bool) -> None:
     """Show a schedule, its next five firings, and what became of the last ones."""
     found = store.schedules.get(name)
     if as_json:
-        emit_json(_details(store, found))
+        emit_json(_details(found, store.schedules.firings(name, SHOWN)))
         return
     for field, text in (
         ("Schedule", paint(found.name, BOLD) + (" (paused)" if found.paused else "")),
@@ -186,6 +197,7 @@ def show(store: Store, name: str, as_json: bool) -> None:
 def remove(store: Store, names: tuple[str, ...]) -> None:
     """Forget schedules. Jobs that they have enqueued stay."""
     store.schedules.remove(names)
+    changed(f"Removed: {listed(names)}")
     for name in names:
         say(f"Schedule {name} removed.")
 
@@ -195,7 +207,9 @@ def remove(store: Store, names: tuple[str, ...]) -> None:
 @with_store
 def pause(store: Store, names: tuple[str, ...]) -> None:
     """Let schedules rest."""
-    for one in store.schedules.pause(names, paused=True):
+    paused = store.schedules.pause(names, paused=True)
+    changed(f"Paused: {listed(names)}")
+    for one in paused:
         say(f"Schedule {one.name} is paused.")
 
 
@@ -204,7 +218,9 @@ def pause(store: Store, names: tuple[str, ...]) -> None:
 @with_store
 def resume(store: Store, names: tuple[str, ...]) -> None:
     """Let schedules go on. What they would have done meanwhile is not made up for."""
-    for one in store.schedules.pause(names, paused=False):
+    resumed = store.schedules.pause(names, paused=False)
+    changed(f"Resumed: {listed(names)}")
+    for one in resumed:
         say(f"Schedule {one.name} goes on: next {_local(one, one.next_at) if one.next_at else 'never'}.")
 
 
@@ -214,9 +230,9 @@ def resume(store: Store, names: tuple[str, ...]) -> None:
 @with_store
 def trigger(store: Store, name: str, quiet: bool) -> None:
     """Enqueue a schedule's job now, besides its firings."""
-    id = store.schedules.trigger(name)
-    job = store.views.job(id)
-    say(id if quiet else f"Enqueued {id}: {visible(job.command)}")
+    job = store.schedules.trigger(name)
+    changed(f"Stored as {job.id}")
+    say(job.id if quiet else f"Enqueued {job.id}: {visible(job.command)}")
     mention_missing_worker(store, [job.queue])
 
 
@@ -245,8 +261,7 @@ def _what_of(firing: Firing) -> str:
     return f"{firing.outcome} ({firing.job_state})" if firing.job_state else firing.outcome
 
 
-def _details(store: Store, one: Schedule) -> dict[str, Any]:
-    last = store.schedules.firings(one.name, SHOWN)
+def _details(one: Schedule, last: Sequence[Firing]) -> dict[str, Any]:
     return {
         **one.as_json(),
         "next": [times.iso(moment) for moment in one.coming(SHOWN)],

@@ -6,10 +6,10 @@ import sys
 
 import click
 
-from queuectl import times
 from queuectl.cli.app import chosen_db
 from queuectl.cli.render import BOLD, paint, say, visible
 from queuectl.errors import InvalidInput
+from queuectl.system import times
 
 DEFAULT_PORT = 8642
 
@@ -43,9 +43,9 @@ def serve_command(
     the link it prints, or brings a token. Any other address needs tokens of your own: see --token-file.
     """
     try:
-        from queuectl.web import access, hosts, server, tokens
+        from queuectl.web import allowed_hosts, auth, server, tokens
         from queuectl.web.app import make_app
-        from queuectl.web.stores import Stores
+        from queuectl.web.store_pool import Stores
     except ModuleNotFoundError as error:
         if error.name not in ("starlette", "uvicorn", "jinja2"):
             raise
@@ -56,7 +56,7 @@ def serve_command(
 
     known, where = tokens.given_tokens(token_file), "It is the one you gave."
     own = not known
-    if own and not hosts.is_loopback(host):
+    if own and not allowed_hosts.is_loopback(host):
         raise InvalidInput(
             f"on {host} others can reach it, and there is no token",
             "give --token-file FILE or set QUEUECTL_TOKEN: openssl rand -hex 32",
@@ -65,15 +65,15 @@ def serve_command(
     if own:
         token, file = tokens.own_token(stores.own_folder)
         known, where = [token], f"It is in {file}, which only you can read."
-    entry = access.Access(known, tokens.signing_key(stores.own_folder))
+    entry = auth.Access(known, tokens.signing_key(stores.own_folder))
     listening = server.listen(host, port)
     port = listening.getsockname()[1]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    app = make_app(stores, entry, hosts.Hosts(host, port, allow_host), port, where)
+    app = make_app(stores, entry, allowed_hosts.Hosts(host, port, allow_host), port, where)
     say(f"Serving {visible(stores.name)} on {paint(address, BOLD)}")
     if own or open_browser or sys.stdout.isatty():  # not into the journal of a service, for others to find
         link = f"{address}/login?code={entry.login_code()}"
-        say(f"Log in with this link, once and within {times.span(access.LINK_SECONDS)}: {link}")
+        say(f"Log in with this link, once and within {times.span(auth.LINK_SECONDS)}: {link}")
     say(f"Or with a token, also for programs. {visible(where)}" if own else "Log in with your token.")
     say("Ctrl-C ends it; the queue goes on.")
     sys.stdout.flush()

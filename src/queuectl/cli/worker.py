@@ -6,26 +6,23 @@ import os
 import select
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from typing import BinaryIO
 
 import click
 
-from queuectl import private, procfs, times
-from queuectl.cli.app import json_option, jsonl_option, with_store
+from queuectl.cli.app import json_option, jsonl_option, with_address, with_store
 from queuectl.cli.render import ago, emit_list, note, say, table
-from queuectl.errors import InvalidInput, NotFound, QueuectlError, TimedOut
-from queuectl.model import Worker
+from queuectl.cli.streams import changed
+from queuectl.cli.worker_stop import stop
+from queuectl.errors import QueuectlError
+from queuectl.jobs.model import Worker
+from queuectl.queues.selection import STRICT, Turns, described
 from queuectl.store import Store
-from queuectl.times import plural
-from queuectl.turns import STRICT, Turns, described
-from queuectl.worker import card
-from queuectl.worker.assignment import RETIRE
-from queuectl.worker.kin import current_worker, signal_one
+from queuectl.system import private_files, times
+from queuectl.system.times import plural
 
 MOST_WORKERS = 1000
-ANSWER_WITHIN = 10.0  # seconds
 READY_WITHIN = 20.0  # seconds that the next worker may take to come up
 
 
@@ -58,11 +55,13 @@ def start(
 ) -> None:
     """Start workers, in the background unless --foreground. More can be added by starting again."""
     store.probe()  # workers wait patiently for a database; whoever starts them wants to know at once
+    private_files.make_folder(store.engine.run_dir)  # likewise, if they cannot be trusted
+    private_files.make_folder(store.engine.log_dir)
     words = Turns.parse([*([STRICT] if strict else []), *queues]).words
     command = [sys.executable, "-P", "-m", "queuectl.worker.manager", store.engine.run_dir]
     env = {**os.environ, "QUEUECTL_DB": store.engine.url}
+    store.close()  # the workers may need the connection
     if foreground:
-        store.close()
         sys.stdout.flush()
         os.execve(command[0], [*command, str(count), str(concurrency), "-1", "1", *words], env)
     log_path = os.path.join(store.engine.log_dir, "workers.log")
@@ -77,6 +76,7 @@ def start(
     if up is None:
         manager.terminate()
         raise QueuectlError(f"the {plural(count, 'worker')} could not be started", f"see {log_path}")
+    changed(f"Started {plural(up, 'worker')} (manager pid {manager.pid})")
     slots = f", {concurrency} jobs at once each" if concurrency > 1 else ""
     say(f"Started {plural(up, 'worker')}{slots} (manager pid {manager.pid}).")
     if up < count:
@@ -101,40 +101,10 @@ def _wait_until_ready(answers: int, count: int) -> int | None:
 @click.option("--timeout", metavar="DURATION", help="End the running jobs after this long, and put them back.")
 @click.option("--now", is_flag=True, help="End the running jobs at once, and put them back.")
 @click.option("--everywhere", is_flag=True, help="On all machines, not only on this one.")
-@with_store
-def stop(store: Store, ids: tuple[str, ...], timeout: str | None, now: bool, everywhere: bool) -> None:
+@with_address
+def stop_command(db: str | None, ids: tuple[str, ...], timeout: str | None, now: bool, everywhere: bool) -> None:
     """Stop workers after their running jobs have finished: these, or all of this queue on this machine."""
-    patience = None if timeout is None else times.parse_duration(timeout)
-    chosen = _chosen(store, ids, everywhere)
-    managers = {} if ids else card.managers(store.engine.run_dir)
-    if not chosen and not managers:
-        note("No workers are running.")
-        return
-    names = [worker.id for worker in chosen]
-    store.stop_workers(names, "now" if now else "drain")
-    for pid, started in managers.items():
-        signal_one(pid, started, RETIRE)
-    own = current_worker()
-    if own in names:  # waiting for ourselves, or for another job that waits for us, would take for ever
-        say(f"Told {plural(len(names), 'worker')} to stop. Not waiting: worker {own} runs this very job.")
-        return
-    busy = sum(len(worker.jobs) for worker in chosen)
-    if busy and not now:
-        limit = f" for up to {times.span(patience)}" if patience is not None else ""
-        note(
-            f"Waiting{limit} for {plural(busy, 'running job')} to finish. (Ctrl-C ends this wait, not the stopping.)"
-        )
-    if not now and not _wait_until_gone(store, names, managers, patience):
-        now = True
-    if now:  # also those that have taken the places of workers that died meanwhile
-        store.stop_workers([worker.id for worker in _living(store, names, managers)], "now")
-    if now and not _wait_until_gone(store, names, managers, store.config()["kill_grace"] + ANSWER_WITHIN):
-        stuck = [f"worker {worker.id} (pid {worker.pid})" for worker in _living(store, names, managers)]
-        raise TimedOut(
-            "no answer from " + ", ".join(stuck or [f"manager {pid}" for pid in managers]),
-            "if it is stopped, kill -CONT it; kill -9 it to have its jobs put back",
-        )
-    say(f"Stopped {plural(len(names), 'worker')}.")
+    stop(db, ids, None if timeout is None else times.parse_duration(timeout), now, everywhere)
 
 
 @worker_command.command("list")
@@ -173,39 +143,5 @@ def worker_table(workers: Sequence[Worker]) -> None:
     )
 
 
-def _chosen(store: Store, ids: tuple[str, ...], everywhere: bool) -> list[Worker]:
-    alive = [worker for worker in store.views.workers() if worker.alive]
-    if not ids:
-        return [worker for worker in alive if worker.here or everywhere]
-    chosen = []
-    for text in ids:
-        found = [worker for worker in alive if worker.id == text or (len(text) >= 3 and worker.id.startswith(text))]
-        if len(found) > 1:
-            raise InvalidInput(f'"{text}" could be several workers', "give more of the id's characters")
-        if not found:
-            raise NotFound(f'there is no worker "{text}"', "see them with queuectl worker list")
-        chosen += found
-    return chosen
-
-
-def _living(store: Store, ids: list[str], managers: dict[int, int]) -> list[Worker]:
-    mine = (
-        worker
-        for worker in store.views.workers()
-        if worker.id in ids or (worker.here and worker.manager_pid in managers)
-    )
-    return [worker for worker in mine if worker.alive]
-
-
-def _wait_until_gone(store: Store, ids: list[str], managers: dict[int, int], patience: float | None) -> bool:
-    deadline = None if patience is None else time.monotonic() + patience
-    while _living(store, ids, {}) or any(procfs.start_time(pid) == started for pid, started in managers.items()):
-        if deadline is not None and time.monotonic() >= deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 def _open_log(path: str) -> BinaryIO:
-    private.make_folder(os.path.dirname(path))
-    return open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600), "ab")
+    return open(private_files.open_file(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")

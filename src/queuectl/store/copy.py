@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from queuectl.errors import Conflict, QueuectlError
-from queuectl.newjob import quote
-from queuectl.store import statements as sql
+from queuectl.jobs.job_spec import quote
+from queuectl.store import write_queries as sql
 from queuectl.store.engine import Params, Row, Transaction
-from queuectl.store.store import Store
+from queuectl.store.store import Store, refuse_left_running
 
 AT_ONCE = 1000
+NAMES = {"config": "settings", "departed": "figures", "tallies": "figures", "submissions": "idempotency keys"}
 
 Counts = dict[str, int]
 """How many rows of each table."""
@@ -29,15 +30,14 @@ def copy(
 ) -> Counts:
     """Fill an empty queue with all that another holds at one moment: all of it or nothing. Logs stay behind.
 
-    Refused while workers live on either. Refused too if dead workers have left jobs that count as running: to put
-    those back, one must first end what is left of their processes, and that is a worker's business.
+    Refused while workers live on either, and if dead workers have left jobs that count as running.
     """
     if source.engine.identity == target.engine.identity:
         raise Conflict(f"{target.engine.name} is this very queue", "name another to copy it to")
     with source.engine.read() as src:
         _refuse_workers(source, src, "queuectl")
         wanted, jobs = _counts(src), _tally(src.rows(sql.JOBS_BY_STATE))
-        _refuse_left_running(jobs)
+        refuse_left_running(src, "copy")
         try:
             with target.engine.write() as dst:
                 dst.alone(["workers", *sql.COPIED])
@@ -87,6 +87,8 @@ def _pour(src: Transaction, dst: Transaction, logs: str | None, progress: Callab
         after: Params = start
         while rows := _batch(src, table, after, batch):
             copies = [dict(zip((*start, *rest), row, strict=True)) for row in rows]
+            if table == "dependencies":  # a parent that was deleted keeps its number: no new job may get that one
+                dst.number_after(max(link["parent"] for link in copies))
             if table == "jobs":
                 copies = [{**job, "log_place": job["log_place"] or (logs if job["run"] else None)} for job in copies]
             dst.load(table, copies)
@@ -112,17 +114,10 @@ def _refuse_workers(store: Store, tx: Transaction, program: str) -> None:
         raise Conflict(f"workers are running on {store.engine.name}: {alive}", hint)
 
 
-def _refuse_left_running(jobs: Counts) -> None:
-    left = sum(n for kind, n in jobs.items() if kind.endswith(" processing"))
-    if left:
-        hint = "start a worker, it puts them back: queuectl worker start; when it has, stop it and copy"
-        raise Conflict(f"workers that died have left jobs behind: {left}", hint)
-
-
 def _refuse_filled(target: Store, dst: Transaction, program: str) -> None:
     for table, (start, _) in sql.COPIED.items():
         if dst.rows(sql.BATCH[table], {**start, "limit": 1}):
-            what = {"config": "settings", "departed": "figures", "tallies": "figures"}.get(table, table)
+            what = NAMES.get(table, table)
             hint = f"name another, or empty it: {program} reset"
             raise Conflict(f"{target.engine.name} is not empty: it has {what}", hint)
 

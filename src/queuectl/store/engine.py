@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from queuectl.model import Finding
+from queuectl.jobs.model import Finding
 
 Params = Mapping[str, Any]
 Row = tuple[Any, ...]
@@ -48,6 +48,10 @@ class Transaction(Protocol):
         """
         ...
 
+    def number_after(self, seq: int) -> None:
+        """Give jobs that come later larger numbers than this."""
+        ...
+
     def alone_with(self, names: Sequence[str], patiently: bool = False) -> Collection[str]:
         """Those of these things that nobody else is at until this transaction ends; patiently: all, after a wait."""
         ...
@@ -86,8 +90,14 @@ class Engine(Protocol):
     """The machine and folder of the logs that are written here, for readers on other machines."""
     run_dir: str
     """Where this machine's workers keep their bells and boards."""
+    commits: int
+    """How many write transactions have begun to commit."""
 
-    def write(self) -> Transaction: ...
+    def write(self, at_once: bool = False) -> Transaction:
+        """A transaction that changes something. Where rows are locked one by one, it raises Locked if another one
+        holds a lock for long; with `at_once`, for longer than a moment."""
+        ...
+
     def read(self) -> Transaction:
         """A consistent view for reading; takes no lock that a writer would wait for."""
         ...
@@ -137,7 +147,14 @@ class Engine(Protocol):
         ...
 
     def compact(self) -> None:
-        """Give back the space of deleted rows."""
+        """Give back the space of deleted rows, if that is possible just now; never fails."""
+        ...
+
+    def roll_back(self) -> None:
+        """End the transaction that an interrupted call has left open; nothing if there is none."""
         ...
 
     def close(self) -> None: ...
+    def close_in_child(self) -> None:
+        """Let go of the connection in a child process. The parent process goes on with it, and notices nothing."""
+        ...

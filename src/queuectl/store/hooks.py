@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from queuectl import hook, newjob
 from queuectl.errors import Conflict, NotFound, QueuectlError, did_you_mean
-from queuectl.hook import Ended, Hook
-from queuectl.store import intake
-from queuectl.store import statements as sql
+from queuectl.hooks import hook
+from queuectl.hooks.hook import Ended, Hook
+from queuectl.jobs import job_spec
+from queuectl.store import insert_jobs
+from queuectl.store import write_queries as sql
 
 if TYPE_CHECKING:
-    from queuectl.newjob import NewJob
+    from queuectl.jobs.job_spec import NewJob
     from queuectl.store.engine import Params, Row, Transaction
     from queuectl.store.store import Store
 
@@ -41,7 +42,7 @@ class Hooks:
         if jobs:
             for id, _ in tx.rows(sql.STATES_OF, {"ids": list(jobs)}):
                 del jobs[id]
-            intake.insert(tx, self._engine, list(jobs.values()), list(jobs))
+            insert_jobs.insert(tx, self._engine, list(jobs.values()), list(jobs))
         return bool(jobs)
 
     # -- what names them ---------------------------------------------------------------------------------
@@ -109,7 +110,7 @@ class Hooks:
         return self._found(tx, sql.LOCK_HOOK, name)
 
     def _found(self, tx: Transaction, statement: str, name: str) -> Hook:
-        rows = tx.rows(statement, {"name": newjob.text("hook", name)})
+        rows = tx.rows(statement, {"name": job_spec.text("hook", name)})
         if not rows:
             raise _unknown(name, self._names(tx))
         return _hook(rows[0])

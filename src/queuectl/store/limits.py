@@ -12,19 +12,21 @@ away must call `follow`.
 from __future__ import annotations
 
 from queuectl.errors import InvalidInput
-from queuectl.store import statements as sql
+from queuectl.store import steps
+from queuectl.store import write_queries as sql
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from queuectl.model import Claim, Rules
+    from queuectl.jobs.model import Claim, Rules
     from queuectl.store.engine import Params, Transaction
 
 SOON = 10  # milliseconds after which to look again at what another worker is claiming from
 CLOCK_WAS_SET = 60_000  # a start so far in the future was written by a clock that was wrong, then or now
-PARKED_AT_ONCE = 1000
+PARKED_AT_ONCE = 2500
+KEYS_AT_ONCE = 100
 STARTS_ON_RECORD = 1000  # of a higher rate they are counted in steps: never too early, and late by a thousandth
 NO_LIMIT = 1_000_000_000
 
@@ -34,20 +36,20 @@ NO_LIMIT = 1_000_000_000
 
 def rules(tx: Transaction, names: Collection[str]) -> dict[str, Rules]:
     """What is said of these queues, by name; most are not mentioned."""
-    from queuectl.model import Rules
+    from queuectl.jobs.model import Rules
 
     return {row[0]: Rules.of(row) for row in tx.rows(sql.RULES_OF, {"names": list(names)})}
 
 
 def all_rules(tx: Transaction) -> dict[str, Rules]:
-    from queuectl.model import Rules
+    from queuectl.jobs.model import Rules
 
     return {row[0]: Rules.of(row) for row in tx.rows(sql.RULES)}
 
 
 def change(tx: Transaction, name: str, **fields: Any) -> Rules:
     """Say something else of a queue; what holds from now on. Half a rate is refused."""
-    from queuectl.model import Rules
+    from queuectl.jobs.model import Rules
 
     tx.alone_with([f"queue {name}"], patiently=True)  # no claim that is under way counts by another rule
     tx.run(sql.MENTION_QUEUE, {"name": name})
@@ -61,9 +63,21 @@ def change(tx: Transaction, name: str, **fields: Any) -> Rules:
         tx.run(sql.SAY_OF_QUEUE, new._asdict())
     if new.rate is None:
         tx.run(sql.FORGET_ALL_STARTS, {"queue": name})
-    if "per_key" in fields:  # what was put aside by the old limit is judged anew
-        tx.run(sql.LET_GO_ALL, {"queue": name})
     return new
+
+
+def let_go(tx: Transaction, queue: str, after: str) -> str | None:
+    """The limit for each key of a queue has changed: let go of as many as may run now that were put aside, of some
+    keys after this one; the last of them, None if there are no more. (What is left out, the next end lets go.)"""
+    found = tx.rows(sql.PARKED_KEYS, {"queue": queue, "after": after, "limit": KEYS_AT_ONCE})
+    keys = [key for key, here in found if here]
+    lock_keys(tx, keys)
+    running: dict[str, int] = dict(tx.rows(sql.RUNNING_WITH, {"keys": keys})) if keys else {}
+    said = rules(tx, [queue])
+    most = _share(keys)
+    gone = [seq for key in keys for seq in _may_run(tx, said, key, queue, running.get(key, 0), 1, most)]
+    tx.each(sql.LET_GO, [{"seq": seq} for seq in gone])
+    return str(found[-1][0]) if len(found) == KEYS_AT_ONCE else None
 
 
 def limit_of(said: Mapping[str, Rules], queue: str, own: int | None) -> int:
@@ -78,9 +92,11 @@ def limit_of(said: Mapping[str, Rules], queue: str, own: int | None) -> int:
 class Gate:
     """What may be claimed in one transaction."""
 
-    def __init__(self, tx: Transaction, ruled: bool) -> None:
+    def __init__(self, tx: Transaction, ruled: bool, undone: bool = False) -> None:
         self._tx = tx
         self._ruled = ruled  # is anything said of any queue?
+        self.undone = undone  # may a batch be in the middle of its cancellation?
+        self._to_park = PARKED_AT_ONCE
         self._rules: dict[str, Rules] = {}
         self._known: set[str] = set()
         self._room: dict[str, int] = {}  # in the queues that have a limit
@@ -185,7 +201,10 @@ class Gate:
         """Put aside what was met and has to wait for its key. Was there any? Then it is worth while to look again."""
         full, self._full = self._full, set()
         for key, queue in sorted(full):
-            self._tx.run(sql.PARK, {"key": key, "queue": queue, "limit": PARKED_AT_ONCE})
+            self._to_park -= self._tx.run(sql.PARK, {"key": key, "queue": queue, "limit": self._to_park})
+            if self._to_park <= 0:
+                self.come_back(self._tx.now)
+                return False
         return bool(full)
 
     # -- afterwards --------------------------------------------------------------------------------------
@@ -264,20 +283,32 @@ def follow(tx: Transaction, keys: Iterable[str | None]) -> bool:
     if not tx.rows(sql.ANY_PARKED):
         return False
     running: dict[str, int] = dict(tx.rows(sql.RUNNING_WITH, {"keys": sorted(ended)}))
-    gone: list[Params] = []
+    gone: list[int] = []
     for key in sorted(ended):
         queues = [queue for (queue,) in tx.rows(sql.PARKED_QUEUES, {"key": key})]
         said = rules(tx, queues) if queues else {}
         for queue in queues:
-            # Each queue for itself: the first of one may have to wait, and must not keep those of others.
-            busy = running.get(key, 0)
-            for seq, own in _first_parked(tx, key, queue, ended[key]):
-                if busy >= limit_of(said, queue, own):
-                    break
-                busy += 1
-                gone.append({"seq": seq})
-    tx.each(sql.LET_GO, gone)
+            gone += _may_run(tx, said, key, queue, running.get(key, 0), ended[key], _share(ended))
+    tx.each(sql.LET_GO, [{"seq": seq} for seq in gone])
     return bool(gone)
+
+
+def _share(keys: Collection[str]) -> int:
+    """How many jobs of each key are let go in one transaction; the ends of those let go of the others."""
+    return max(1, steps.AT_ONCE // max(1, len(keys)))
+
+
+def _may_run(
+    tx: Transaction, said: Mapping[str, Rules], key: str, queue: str, busy: int, few: int, most: int
+) -> list[int]:
+    """The first parked jobs of this key and queue that may run now. Each queue for itself: the first of one may have
+    to wait, and must not keep those of others."""
+    found: list[int] = []
+    for seq, own in _first_parked(tx, key, queue, few):
+        if busy + len(found) >= limit_of(said, queue, own) or len(found) >= most:
+            break
+        found.append(seq)
+    return found
 
 
 def _first_parked(tx: Transaction, key: str, queue: str, few: int) -> Iterator[tuple[int, int | None]]:

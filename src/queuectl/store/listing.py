@@ -6,13 +6,13 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from queuectl.errors import InvalidInput
-from queuectl.search import Filter
-from queuectl.store import questions as ask
+from queuectl.jobs.job_filter import Filter
+from queuectl.store import read_queries as ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from queuectl.model import Job
+    from queuectl.jobs.model import Job
     from queuectl.store.engine import Row, Transaction
     from queuectl.store.views import Views
 

@@ -13,27 +13,39 @@ from types import TracebackType
 
 import psycopg
 from psycopg import errors, sql
+from psycopg.pq import TransactionStatus
 
-from queuectl import bell, procfs
 from queuectl.errors import (
     Conflict,
     Duplicate,
+    Locked,
     OutcomeUnknown,
     QueuectlError,
     StoreReplaced,
     StoreUnavailable,
 )
-from queuectl.model import Finding
+from queuectl.jobs.model import Finding
 from queuectl.store import migrate
 from queuectl.store.engine import Holder, Params, Row
-from queuectl.store.opening import data_folder
-from queuectl.store.postgres_connection import CHANNEL, Address, Connection, Line, is_passing, one_line
+from queuectl.store.factory import data_folder
+from queuectl.store.postgres_connection import (
+    CHANNEL,
+    Address,
+    Connection,
+    Line,
+    is_passing,
+    one_line,
+    set_up,
+)
+from queuectl.system import procfs, wakeup
 
 OLDEST = 130000  # PostgreSQL 13
 TRY_AGAIN_AFTER = 0.05  # seconds between attempts to reach a server that is starting
-# In milliseconds for each second of our patience. Nobody waits for a lock after he has given up on the answer; and
-# what we have locked is free again soon after we have vanished, which the server would not notice for hours.
-LIMITS = {"lock_timeout": 900, "idle_in_transaction_session_timeout": 5000}
+CANCEL_WITHIN = 5.0  # seconds that a server has to hear that an interrupted statement is not wanted any more
+LOCK_SHARE = 0.9  # of our patience: nobody waits for a lock after he has given up on the answer
+# In milliseconds for each second of our patience: what we have locked is free again soon after we have vanished,
+# which the server would not notice for hours.
+LIMITS = {"idle_in_transaction_session_timeout": 5000}
 # Every statement has its index. What the planner believes of a table that has just grown must not lead it away.
 PLANS = {"enable_seqscan": "off", "enable_bitmapscan": "off", "enable_sort": "off", "jit": "off"}
 DIALECT = {
@@ -44,19 +56,20 @@ DIALECT = {
     "{ascii}": 'TEXT COLLATE "C"',
     "{clustered}": "",
 }
+CROWDED = "raise max_connections, or start fewer workers: each takes a connection; pg_stat_activity shows them"
 NOBODY_THERE = "is the server running? check the address"
 # What libpq says when it has reached a server or not even tried, and what to do then.
 HINTS = {
     "does not exist": "create it, for example with createdb, or check the address",
-    "too many": "raise max_connections, or start fewer workers: each takes two connections",
-    "remaining connection slots": "raise max_connections, or start fewer workers: each takes two connections",
+    "too many": CROWDED,
+    "remaining connection slots": CROWDED,
     "SSL": "check sslmode in the address",
     "invalid": "check the address",
 }
 # The {each:…} that are texts; all others are whole numbers.
 TEXTS = (
     "batch", "state", "error", "reason", "stdout", "stderr", "tag", "id", "condition", "parent_id", "child_id",
-    "report", "queue", "what",
+    "report", "queue", "what", "schedule", "outcome", "job", "worker",
 )  # fmt: skip
 
 
@@ -69,12 +82,20 @@ class PostgresEngine:
 
     leased = True
 
-    def __init__(self, url: str, clock: Callable[[], int] | None = None, patience: float = 10.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        clock: Callable[[], int] | None = None,
+        patience: float = 10.0,
+        lock_patience: float | None = None,
+    ) -> None:
         self.url = url
         self._clock = clock
         self.patience = patience
+        self._lock_patience = patience * LOCK_SHARE if lock_patience is None else lock_patience
         self._statements: dict[str, bytes] = {}
         self._db: Connection | None = None
+        self.commits = 0
         self._setup = ""
         self._address = Address(url)
         self.schema = self._address.schema
@@ -91,28 +112,30 @@ class PostgresEngine:
         deadline = time.monotonic() + self.patience
         while True:
             try:
-                self._db = self._address.connect(self.patience)
+                db = self._address.connect(self.patience)
                 break
             except psycopg.OperationalError as error:
                 if not is_passing(error) or time.monotonic() > deadline:
                     raise self._explain(error) from error
                 time.sleep(TRY_AGAIN_AFTER)
         try:
-            self._check_server(self._db)
+            self._check_server(db)
             limits = {name: f"{factor * self.patience:.0f}" for name, factor in LIMITS.items()}
+            limits["lock_timeout"] = f"{1000 * self._lock_patience:.0f}"
             settings = {**PLANS, **limits, "search_path": self.schema}
-            if self._setting("synchronous_commit") == "off":
+            if _setting(db, "synchronous_commit") == "off":
                 settings["synchronous_commit"] = "on"
             if self._address.pooled:  # the session is not ours: say it in each transaction
                 self._setup = "".join(f"SET LOCAL {name} TO {value}; " for name, value in settings.items())
             else:
-                self._db.execute("".join(f"SET {name} TO {value}; " for name, value in settings.items()).encode())
-            self._prepare()
-        except BaseException as error:  # half made, it must not be used
-            self._db.close()
+                set_up(db, settings)
+            self._prepare(db)
+        except BaseException as error:
+            db.close()
             if isinstance(error, psycopg.Error):
                 raise self._explain(error) from error
             raise
+        self._db = db  # only now: half made, it must not be used
 
     def _check_server(self, db: Connection) -> None:
         version = db.info.server_version
@@ -123,14 +146,11 @@ class PostgresEngine:
                 f"the database {self.name} is not in UTF-8",
                 "make one: createdb --encoding UTF8 --template template0",
             )
-        if self._setting("fsync") == "off" and not self._address.fsync_may_be_off:
+        if _setting(db, "fsync") == "off" and not self._address.fsync_may_be_off:
             raise StoreUnavailable(
                 f"the server of {self.name} runs with fsync=off: a crash may lose or repeat jobs",
                 "turn it on, or add fsync=off to the address to take the risk",
             )
-
-    def _setting(self, name: str) -> str:
-        return str(self._connection().execute("SELECT current_setting(%s)", [name]).fetchall()[0][0])
 
     def _connection(self) -> Connection:
         if self._db is None or self._db.closed:
@@ -138,16 +158,15 @@ class PostgresEngine:
         assert self._db is not None
         return self._db
 
-    def _prepare(self) -> None:
+    def _prepare(self, db: Connection) -> None:
         """Make or upgrade the schema. One at a time: whoever comes second finds it done."""
-        db = self._connection()
-        found = self._version()
+        found = self._version(db)
         if found is None or found[0] < migrate.NEWEST:
             with db.transaction():
                 db.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"queuectl {self.schema}"])
-                found = self._version()
+                found = self._version(db)
                 self._migrate(db, 0 if found is None else found[0])
-            found = self._version()
+            found = self._version(db)
         assert found is not None
         version, identity = found
         migrate.check(version, self.name)
@@ -159,9 +178,8 @@ class PostgresEngine:
         self.run_dir = os.path.join(folder, "run")
         self.log_place: str | None = f"{os.uname().nodename}:{self.log_dir}"
 
-    def _version(self) -> tuple[int, str] | None:
+    def _version(self, db: Connection) -> tuple[int, str] | None:
         """The schema's version, and what names this very queue: a copy of the database has another oid."""
-        db = self._connection()
         [(there,)] = db.execute("SELECT to_regclass(%s)", [f"{self.schema}.meta"]).fetchall()
         if there is None:
             return None
@@ -183,8 +201,8 @@ class PostgresEngine:
 
     # -- transactions ------------------------------------------------------------------------------------
 
-    def write(self) -> PostgresTransaction:
-        return PostgresTransaction(self, "BEGIN; ", writes=True)
+    def write(self, at_once: bool = False) -> PostgresTransaction:
+        return PostgresTransaction(self, "BEGIN; ", HARDLY_WAIT if at_once else "", writes=True)
 
     def read(self) -> PostgresTransaction:
         return PostgresTransaction(self, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ", TAKE_YOUR_TIME)
@@ -207,7 +225,11 @@ class PostgresEngine:
                 if attempt == 2:
                     raise self._explain(error) from error
             except errors.UndefinedTable:
+                hidden = self._is_hidden(db)
                 db.close()
+                if hidden:
+                    hint = f"grant it: GRANT USAGE ON SCHEMA {self.schema}"
+                    raise StoreUnavailable(f"no permission in {self.name}: for schema {self.schema}", hint) from None
                 hint = "if a pooler is in front of it, add notify=off to the address"
                 raise StoreReplaced(f"there is no queue at {self.name} any more", hint) from None
             except psycopg.Error as error:
@@ -217,6 +239,14 @@ class PostgresEngine:
             db.close()
             raise StoreReplaced(f"{self.name} was upgraded by a newer queuectl", "restart the workers with that one")
         return self._clock() if self._clock else int(now)
+
+    def _is_hidden(self, db: Connection) -> bool:
+        """Is the schema there, but may we not look into it? Then its tables seem to be gone."""
+        try:
+            db.execute(b"ROLLBACK", prepare=False)
+            return (False,) in db.execute(MAY_LOOK, [self.schema]).fetchall()
+        except psycopg.Error:
+            return True  # nobody knows; what is gone will be found so the next time
 
     def statement(self, text: str) -> bytes:
         """The statement in PostgreSQL's own words."""
@@ -232,25 +262,24 @@ class PostgresEngine:
 
     def announce(self) -> int:
         """Ring the bells of this machine, and tell the others. What cannot be told is found by polling."""
-        reached = bell.ring(self.run_dir)
+        reached = wakeup.ring(self.run_dir)
         if not self._address.pooled:
             try:
                 self._connection().execute("SELECT pg_notify(%s, %s)", [CHANNEL, self.identity])
             except (psycopg.Error, QueuectlError):
-                if self._db is not None:
-                    self._db.close()
+                pass
         return reached
 
     def check_place(self) -> None:
         pass  # every transaction does
 
     def listen(self) -> Line | None:
-        """A line on which news from other machines comes; None if there is none to be had."""
+        """News from other machines, on the one connection that we have; None if there is none to be had."""
         if self._address.pooled:
             return None
         try:
-            return Line(self._address.connect(self.patience), self.identity)
-        except psycopg.Error:
+            return Line(self._connection(), self.identity)
+        except (psycopg.Error, QueuectlError):
             return None
 
     # -- the rest ----------------------------------------------------------------------------------------
@@ -262,7 +291,7 @@ class PostgresEngine:
         """Of our own machine's workers the kernel knows best; of others only what they promised is known."""
         id, pid, pid_started, place, expires_at = holder
         if self.is_here(place):
-            return bell.answers(self.run_dir, id, pid, pid_started)
+            return wakeup.answers(self.run_dir, id, pid, pid_started)
         return now < expires_at
 
     def default_cwd(self) -> str | None:
@@ -280,22 +309,47 @@ class PostgresEngine:
         return postgres_health.checkup(self._connection(), self.schema)
 
     def tidy(self) -> None:
-        """Add up the counts that have piled up since the last time, unless somebody is at it."""
+        """Add up the counts that have piled up since the last time, a part in each transaction, unless somebody is at
+        it."""
         try:
-            with self.write() as tx:
-                [(alone,)] = tx.rows(TRY_ALONE, {"what": f"counts {self.schema}"})
-                if alone:
-                    tx.run(FOLD_COUNTS)
-                    tx.run(FOLD_DEPARTED)
+            for statement in (FOLD_COUNTS, FOLD_DEPARTED):
+                for _ in range(FOLDS):
+                    with self.write() as tx:
+                        [(alone,)] = tx.rows(TRY_ALONE, {"what": f"counts {self.schema}"})
+                        [(taken, sums)] = tx.rows(statement, {"limit": FOLDED_AT_ONCE}) if alone else [(0, 0)]
+                    if taken < FOLDED_AT_ONCE or sums > FOLDED_AT_ONCE // 2:  # that was all, or they hardly get fewer
+                        break
         except StoreUnavailable:
             pass  # next time
 
     def compact(self) -> None:
         pass  # autovacuum does
 
+    def roll_back(self) -> None:
+        """An interrupted call may have left the connection in the middle of an exchange: it is given up, after the
+        server has ended the transaction, or has been told to end its statement."""
+        db = self._db
+        if db is None or db.closed or db.pgconn.transaction_status == TransactionStatus.IDLE:
+            return
+        try:
+            if db.pgconn.transaction_status == TransactionStatus.ACTIVE:
+                db.cancel_safe(timeout=CANCEL_WITHIN)
+            else:
+                db.execute(b"ROLLBACK", prepare=False)
+        except psycopg.Error:
+            pass  # what brought us here says more
+        finally:
+            db.close()
+
     def close(self) -> None:
         if self._db is not None:
             self._db.close()
+
+    def close_in_child(self) -> None:
+        """To close it properly would tell the server so, on the line that is the parent's."""
+        if self._db is not None and not self._db.closed:
+            os.close(self._db.fileno())
+        self._db = None
 
     def _explain(self, error: psycopg.Error, at_commit: bool = False) -> QueuectlError:
         """The driver's error in the user's words."""
@@ -314,7 +368,7 @@ class PostgresEngine:
             case errors.InvalidSqlStatementName() | errors.DuplicatePreparedStatement():
                 return StoreUnavailable(f"a pooler is in front of {self.name}", "add notify=off to the address")
             case errors.DeadlockDetected() | errors.SerializationFailure() | errors.LockNotAvailable():
-                return StoreUnavailable(f"others were in the way: {what}", "try again")
+                return Locked(f"others were in the way: {what}", "try again; see who it is: pg_blocking_pids()")
             case errors.InsufficientPrivilege():
                 return StoreUnavailable(f"no permission in {self.name}: {what}", "grant it, or use another user")
             case errors.DiskFull():
@@ -344,17 +398,19 @@ class PostgresTransaction:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        at_commit = error is None and self._writes
+        at_commit = error is None
         if error is None:
+            self._engine.commits += self._writes
             try:
                 self._db.execute(b"COMMIT", prepare=False)
                 return
             except psycopg.Error as failed:
+                if not self._writes:  # what was read has been read
+                    self._db.close()
+                    return
                 error = failed
-        if isinstance(error, psycopg.OperationalError) or self._db.closed:
-            self._db.close()
-        else:
-            try:
+        if not self._db.closed:
+            try:  # at once: what is locked stays so until the server knows
                 self._db.execute(b"ROLLBACK", prepare=False)
             except psycopg.Error:
                 self._db.close()
@@ -400,6 +456,9 @@ class PostgresTransaction:
         if "seq" in first:
             self._db.execute(CONTINUE_SEQ)
 
+    def number_after(self, seq: int) -> None:
+        self.rows(NUMBER_AFTER, {"seq": seq})
+
     def alone_with(self, names: Sequence[str], patiently: bool = False) -> Collection[str]:
         stripes = {name: zlib.crc32(name.encode()) % STRIPES for name in names}
         wanted = {"stripes": sorted(set(stripes.values())), "here": self._engine.identity}
@@ -407,12 +466,28 @@ class PostgresTransaction:
         return {name for name, stripe in stripes.items() if stripe in mine}
 
     def alone(self, tables: Iterable[str]) -> None:
-        names = sql.SQL(", ").join(map(sql.Identifier, tables))
-        self._db.execute(sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(names))
+        """In short tries: a transaction that has one of the tables may want another one, and must not wait for us."""
+        # EXCLUSIVE: a weaker lock is granted while others hold rows FOR UPDATE, and then waits for those rows.
+        lock = sql.SQL("LOCK TABLE {} IN EXCLUSIVE MODE").format(sql.SQL(", ").join(map(sql.Identifier, tables)))
+        deadline = time.monotonic() + self._engine.patience
+        [(patience,)] = self._db.execute(b"SELECT current_setting('lock_timeout')").fetchall()
+        while True:
+            self._db.execute(b"SAVEPOINT alone; SET LOCAL lock_timeout TO %d" % TRY_LOCK_FOR, prepare=False)
+            try:
+                self._db.execute(lock)
+                break
+            except errors.LockNotAvailable:
+                if time.monotonic() >= deadline:
+                    raise
+                self._db.execute(b"ROLLBACK TO SAVEPOINT alone", prepare=False)
+        self._db.execute(sql.SQL("SET LOCAL lock_timeout TO {}").format(patience))
 
 
 NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, version FROM meta"
+HARDLY_WAIT = "SET LOCAL lock_timeout TO 5; "
 TAKE_YOUR_TIME = "SET LOCAL idle_in_transaction_session_timeout TO 0; "  # whoever only reads keeps nobody waiting
+TRY_LOCK_FOR = 200  # milliseconds: less than `deadlock_timeout`, after which the server ends a transaction
+MAY_LOOK = "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = %s"
 TRY_ALONE = "SELECT pg_try_advisory_xact_lock(hashtext(:what))"
 # A lock for each name would fill the server's table of locks: names share some. In their order, so that nobody waits
 # for somebody who waits for him.
@@ -431,23 +506,44 @@ SELECT setval(pg_get_serial_sequence('jobs', 'seq'),
               GREATEST(max(seq), nextval(pg_get_serial_sequence('jobs', 'seq'))))
   FROM jobs
 """
+NUMBER_AFTER = """
+SELECT setval(pg_get_serial_sequence('jobs', 'seq'),
+              GREATEST(CAST(:seq AS BIGINT), nextval(pg_get_serial_sequence('jobs', 'seq'))))
+"""
+FOLDED_AT_ONCE = 2000
+FOLDS = 100
 FOLD_COUNTS = """
-WITH piled AS (DELETE FROM counts RETURNING queue, state, n)
-INSERT INTO counts (queue, state, n) SELECT queue, state, sum(n)::bigint FROM piled GROUP BY queue, state
+WITH part AS MATERIALIZED (
+  SELECT ctid FROM counts LIMIT :limit FOR UPDATE SKIP LOCKED
+), piled AS (
+  DELETE FROM counts WHERE ctid = ANY(ARRAY(SELECT ctid FROM part)) RETURNING queue, state, n
+), sums AS (
+  INSERT INTO counts (queue, state, n)
+  SELECT queue, state, sum(n)::bigint FROM piled GROUP BY queue, state
+  RETURNING 1
+)
+SELECT (SELECT count(*) FROM piled), (SELECT count(*) FROM sums)
 """
 # A row that is being written is left for the next time.
 FOLD_DEPARTED = """
 WITH settled AS MATERIALIZED (
-  SELECT queue, state, job FROM departed WHERE job > 0 FOR UPDATE SKIP LOCKED
+  SELECT queue, state, job FROM departed WHERE job > 0 LIMIT :limit FOR UPDATE SKIP LOCKED
 ), piled AS (
   DELETE FROM departed USING settled
    WHERE departed.queue = settled.queue AND departed.state = settled.state AND departed.job = settled.job
   RETURNING departed.queue, departed.state, departed.n
+), sums AS (
+  INSERT INTO departed (queue, state, job, n)
+  SELECT queue, state, 0, sum(n)::bigint FROM piled GROUP BY queue, state
+      ON CONFLICT (queue, state, job) DO UPDATE SET n = departed.n + excluded.n
+  RETURNING 1
 )
-INSERT INTO departed (queue, state, job, n)
-SELECT queue, state, 0, sum(n)::bigint FROM piled GROUP BY queue, state
-    ON CONFLICT (queue, state, job) DO UPDATE SET n = departed.n + excluded.n
+SELECT (SELECT count(*) FROM piled), (SELECT count(*) FROM sums)
 """
+
+
+def _setting(db: Connection, name: str) -> str:
+    return str(db.execute("SELECT current_setting(%s)", [name]).fetchall()[0][0])
 
 
 def in_dialect(text: str) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import psycopg
+from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 
 from queuectl.errors import InvalidInput
@@ -25,6 +27,17 @@ WATCHFUL: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
 }
+
+
+# The same on the server's side: with a client that cannot be reached any more, its locks and its connection go.
+WATCHED = {
+    "tcp_keepalives_idle": 5,
+    "tcp_keepalives_interval": 2,
+    "tcp_keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+CHECKED = "client_connection_check_interval"  # since PostgreSQL 14, and not on every system
+CHECK_EVERY = 5_000
 
 
 class Address:
@@ -100,12 +113,28 @@ def _until(gen: Any, end: float, connection: Connection) -> Any:
         return done.value
 
 
+def set_up(db: Connection, settings: Mapping[str, object]) -> None:
+    """Give a session of our own these settings, in one exchange, and let the server watch over it."""
+    settings = {**settings, **WATCHED}
+    try:
+        checked = {CHECKED: CHECK_EVERY} if db.info.server_version >= 140000 else {}
+        db.execute(_set({**settings, **checked}), prepare=False)
+    except errors.InvalidParameterValue:  # the server's system cannot check
+        db.execute(_set(settings), prepare=False)
+
+
+def _set(settings: Mapping[str, object]) -> bytes:
+    return "".join(f"SET {name} TO {value}; " for name, value in settings.items()).encode()
+
+
 class Line:
-    """A connection of its own on which a worker hears news. It may break at any time: polling goes on below it."""
+    """What a worker's own connection brings unasked. It may break at any time: polling goes on below it."""
 
     def __init__(self, db: Connection, identity: str) -> None:
         self._db = db
         self._identity = identity
+        self._heard = False
+        db.add_notify_handler(lambda note: self._take(note.pid, note.payload))  # of what comes with an answer
         db.execute(f"LISTEN {CHANNEL}".encode())
         self._file = os.dup(db.fileno())  # libpq closes its own as soon as the connection is lost
 
@@ -115,21 +144,29 @@ class Line:
     def hear(self) -> bool:
         """Take what has come; is any of it for us? Raises OSError if the line is dead."""
         try:
-            news = [note.payload for note in self._db.notifies(timeout=0)]
+            self._db.pgconn.consume_input()
+            while note := self._db.pgconn.notifies():
+                self._take(note.be_pid, note.extra.decode())
         except psycopg.Error as error:
             raise ConnectionError(str(error)) from error
-        return self._identity in news
+        heard, self._heard = self._heard, False
+        return heard
+
+    def _take(self, sender: int, queue: str) -> None:
+        self._heard |= queue == self._identity and sender != self._db.info.backend_pid
 
     def close(self) -> None:
-        self._db.close()
+        """Forget it. The connection is not ours to close."""
         os.close(self._file)
 
 
 def is_passing(error: psycopg.OperationalError) -> bool:
-    """Is the server about to be there? One that refuses a password, or knows no such database, stays with that."""
+    """Is the server about to be there, or about to have a connection for us? One that refuses a password, or knows no
+    such database, stays with that."""
     text = str(error)
     return any(words in text for words in ("starting up", "shutting down", "Connection refused", "not yet accepting",
-                                           "No such file", "closed the connection", "recovery"))  # fmt: skip
+                                           "No such file", "closed the connection", "recovery", "too many clients",
+                                           "too many connections", "remaining connection slots"))  # fmt: skip
 
 
 def one_line(error: BaseException) -> str:

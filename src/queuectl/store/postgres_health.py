@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import psycopg
 from psycopg import sql
 
-from queuectl import times
-from queuectl.model import Finding
+from queuectl.jobs.model import Finding
 from queuectl.store.engine import Row
+from queuectl.system import times
 
 CLOCK_SLACK_MS = 5_000
 OLD_SNAPSHOT_SECONDS = 300

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from queuectl import logs, newjob, procfs, settings
-from queuectl.errors import Conflict, Duplicate, OutcomeUnknown, StoreUnavailable, no_such_job
-from queuectl.states import FINISHED
-from queuectl.store import dependencies, intake, limits, runs, uniqueness
-from queuectl.store import statements as sql
+import time
+
+from queuectl import settings
+from queuectl.errors import Conflict, Duplicate, OutcomeUnknown, StoreUnavailable
+from queuectl.jobs import job_spec
+from queuectl.jobs.states import FINISHED
+from queuectl.store import batches, claim_settle, dependencies, insert_jobs, limits, steps
+from queuectl.store import write_queries as sql
+from queuectl.system import procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from queuectl.lifecycle import Settlement
-    from queuectl.model import Claim, Report, Rules, Tick
-    from queuectl.newjob import NewJob
+    from queuectl.jobs.job_spec import NewJob
+    from queuectl.jobs.lifecycle import Settlement
+    from queuectl.jobs.model import Claim, Report, Rules, Tick
+    from queuectl.metrics.run_stats import Tally
+    from queuectl.queues.selection import Turns
     from queuectl.settings import Config, Number
     from queuectl.store.engine import Engine, Transaction
-    from queuectl.store.figures import Figures
     from queuectl.store.hooks import Hooks
+    from queuectl.store.metrics import Figures
     from queuectl.store.schedules import Schedules
     from queuectl.store.views import Views
-    from queuectl.tally import Tally
-    from queuectl.turns import Turns
+
+    BeforeCommit = Callable[[Transaction, Sequence[str]], object]
 
 PROMOTED_AT_ONCE = 1000
 PRUNED_AT_ONCE = 1000
-ACTS_KEPT = 100_000
-NAMED = 5  # of the things that something was done to
+RECOVERED_AT_ONCE = 100
+WORK_OFF_FOR = 2.0  # seconds that whoever has caused it stays to tell very many children
 
 
 class Store:
@@ -51,7 +57,7 @@ class Store:
 
     @property
     def figures(self) -> Figures:
-        from queuectl.store.figures import Figures
+        from queuectl.store.metrics import Figures
 
         return Figures(self.engine)
 
@@ -72,45 +78,55 @@ class Store:
         progress: Callable[[int], None] | None = None,
         skipped: Callable[[str], object] | None = None,
         submission: tuple[str, str] | None = None,
+        before_commit: BeforeCommit | None = None,
     ) -> list[str]:
         """Store all of them or none, and return their ids. When this returns they are on disk. Those that were to be
         skipped, because another job has their key, are told to `skipped`; the other's id stands in their place.
 
         A `submission` (its key, and a fingerprint of all it asks for) happens once: asked again, it brings the same
-        ids, and stores nothing.
+        ids, and stores nothing. `before_commit` is called with the ids in the transaction that has stored them, to
+        read what the caller wants to know of them: a read after the commit could fail, and the jobs are stored.
         """
         for _ in range(3):
             # Drawn ids in their own order: a database files neighbours faster than strangers.
-            drawn = iter(sorted(newjob.new_ids(sum(not job.id for job in jobs))))
+            drawn = iter(sorted(job_spec.new_ids(sum(not job.id for job in jobs))))
             ids = [job.id or next(drawn) for job in jobs]
             there: dict[int, str] = {}
             try:
                 with self.engine.write() as tx:
-                    if submission and (known := intake.answered(tx, *submission)) is not None:
-                        return known
-                    if any(job.notify for job in jobs):
-                        self.hooks.refuse_unknown(tx, jobs)
-                    there = intake.insert(tx, self.engine, jobs, ids, progress)
-                    if submission:
-                        final = [there.get(index, id) for index, id in enumerate(ids)]
-                        tx.run(sql.ANSWER_SUBMISSION, {"key": submission[0], "ids": " ".join(final)})
-                    if self.actor:
-                        self.audit(tx, "enqueue", [id for index, id in enumerate(ids) if index not in there])
+                    known = insert_jobs.answered(tx, *submission) if submission else None
+                    if known is None:
+                        there = self._insert(tx, jobs, ids, progress)
+                    ids = known if known is not None else [there.get(index, id) for index, id in enumerate(ids)]
+                    if submission and known is None:
+                        tx.run(sql.ANSWER_SUBMISSION, {"key": submission[0], "ids": " ".join(ids)})
+                    if before_commit:
+                        before_commit(tx, ids)
             except Duplicate:
                 with self.engine.read() as tx:
-                    intake.refuse_taken(tx, jobs)  # else a drawn id met an old one: again
+                    insert_jobs.refuse_taken(tx, jobs)  # else a drawn id met an old one: again
                 continue
             except OutcomeUnknown as lost:
                 new = [id for index, id in enumerate(ids) if index not in there]
                 if new and not self._is_stored(new[0], lost):  # all of them are, or none
                     raise
             self.engine.announce()
-            for index, id in there.items():
-                ids[index] = id
-                if skipped:
+            if skipped:
+                for id in there.values():
                     skipped(id)
             return ids
         raise Conflict("no free id could be drawn", "try again")
+
+    def _insert(
+        self, tx: Transaction, jobs: Sequence[NewJob], ids: Sequence[str], progress: Callable[[int], None] | None
+    ) -> dict[int, str]:
+        """Store jobs on behalf of the actor; which of them were left out, and which job has their key instead."""
+        if any(job.notify for job in jobs):
+            self.hooks.refuse_unknown(tx, jobs)
+        there = insert_jobs.insert(tx, self.engine, jobs, ids, progress)
+        if self.actor:
+            self.audit(tx, "enqueue", [id for index, id in enumerate(ids) if index not in there])
+        return there
 
     def _is_stored(self, id: str, lost: OutcomeUnknown) -> bool:
         try:
@@ -156,8 +172,8 @@ class Store:
     def record(self, tally: Tally) -> None:
         """Store what is left of a worker's tally when it leaves; while it works, a tick takes that along."""
         with self.engine.write() as tx:
-            tx.alone_with(runs.TALLIES, patiently=True)
-            runs.record(tx, tally)
+            tx.alone_with(claim_settle.TALLIES, patiently=True)
+            claim_settle.record(tx, tally)
 
     def heartbeat(self, worker: str) -> float | None:
         """Show that this worker lives; the seconds for which that will do. None if it has been given up for lost."""
@@ -182,25 +198,30 @@ class Store:
         turns: Turns | None = None,
         running: Collection[tuple[int, int]] | None = None,
         tally: Tally | None = None,
+        at_once: bool = False,
     ) -> Tick:
         """Settle what ended, lease up to `slots` due jobs, and bring the news: one transaction for all of it. A tally
         of runs that were settled before is taken along, unless another worker is just storing his.
 
         After an exchange that failed nobody knows if it has happened: given the (seq, run) of the runs that go on,
         what the store holds for this worker besides is handed out again.
-        """
-        from queuectl.model import Claim, Tick
 
-        with self.engine.write() as tx:
+        Raises Locked if others hold a lock on a row that must be written: then nothing has happened. `at_once`: that
+        is not waited for.
+        """
+        from queuectl.jobs.model import Claim, Tick
+
+        with self.engine.write(at_once) as tx:
             news = tx.rows(sql.NEWS, {"id": worker})
-            nothing = ("now", None, None, None, False, None, True)
-            stop, due, cancelled, set_to, ruled, fires, hooked = news[0] if news else nothing
+            nothing = ("now", None, None, None, False, None, True, False)
+            stop, due, cancelled, set_to, ruled, fires, hooked, undone = news[0] if news else nothing
             limits.lock_keys(tx, (claim.key for claim, _, _ in ended))
             cancels = {(int(seq), int(run)) for seq, _, run in _pairs(cancelled, ":")}
-            settled, refused = runs.settle(tx, worker, ended, cancels)
+            settled, refused = claim_settle.settle(tx, worker, ended, cancels)
             told = self.hooks.tell(tx, settled) if hooked and settled else False
-            released = runs.follow(tx, settled, ended) or told
-            gate = limits.Gate(tx, bool(ruled))
+            released = claim_settle.follow(tx, settled, ended) or told
+            died = any(row["state"] == "dead" for row in settled)  # too many of a batch, perhaps
+            gate = limits.Gate(tx, bool(ruled), bool(undone) or died)
             claims: list[Claim] = []
             if running is not None and news:
                 held = tx.rows(sql.HELD_BY, {"worker": worker})
@@ -211,7 +232,7 @@ class Store:
                 if due is not None and due <= tx.now:
                     tx.run(sql.PROMOTE_DUE, {"now": tx.now, "limit": PROMOTED_AT_ONCE})
                     due = tx.rows(sql.NEXT_DUE)[0][0]
-                claims += runs.claim(tx, worker, slots - len(claims), turns, gate, self.engine.log_place)
+                claims += claim_settle.claim(tx, worker, slots - len(claims), turns, gate, self.engine.log_place)
                 due = min((moment for moment in (due, gate.again_at) if moment is not None), default=None)
             if ruled:
                 claims = [gate.with_rules(claim) for claim in claims]
@@ -221,22 +242,26 @@ class Store:
                 refused=refused,
                 cancels=cancels,
                 stop=stop,
-                tallied=runs.record(tx, tally) if tally else False,
+                tallied=claim_settle.record(tx, tally) if tally else False,
                 given_up=not news,
                 due_in=None if due is None or len(claims) >= slots else max(0, due - tx.now) / 1000,
                 fire_in=None if fires is None else max(0, fires - tx.now) / 1000,
+                undone=bool(undone),
                 config=settings.effective([(key, value) for key, _, value in _pairs(set_to, "=")]),
             )
         if released:
             self.engine.announce()
         return tick
 
-    def report(self, worker: str, said: Sequence[tuple[Claim, str]]) -> None:
-        """Keep what runs that go on say of themselves. Of those that are no longer this worker's nothing is kept."""
+    def report(self, worker: str, said: Sequence[tuple[Claim, str]]) -> set[int]:
+        """Save the progress of running jobs; ignore jobs that this worker no longer holds. Return the seqs of all
+        that others have not locked: what was said of those is dealt with."""
         with self.engine.write() as tx:
-            tx.rows(sql.LOCK_SEQS, {"seqs": [claim.seq for claim, _ in said]})
+            free = {seq for (seq,) in tx.rows(sql.LOCK_REPORTING, {"seqs": [claim.seq for claim, _ in said]})}
             by = {"state": "processing", "worker": worker, "now": tx.now}
-            tx.each(sql.REPORT, [{"seq": claim.seq, "run": claim.run, "report": text, **by} for claim, text in said])
+            rows = [{"seq": claim.seq, "run": claim.run, "report": text, **by} for claim, text in said]
+            tx.each(sql.REPORT, [row for row in rows if row["seq"] in free])
+        return free
 
     def attendance(self) -> tuple[list[list[str]], set[str]]:
         """What each living worker that takes jobs was told of queues (words for `turns.serves`), and which queues are
@@ -252,7 +277,7 @@ class Store:
 
     def lost_workers(self, everywhere: bool = True) -> dict[str, list[Claim]]:
         """Workers that died without a word, or only those of this machine, and the runs that died with them."""
-        from queuectl.model import Claim
+        from queuectl.jobs.model import Claim
 
         with self.engine.read() as tx:
             dead = [
@@ -267,93 +292,82 @@ class Store:
         """Whoever is registered or holds a job, and if he lives."""
         return {holder[0]: self.engine.is_alive(holder, tx.now) for holder in tx.rows(sql.HOLDERS)}
 
-    def recover(self, worker: str) -> tuple[str | None, list[tuple[Claim, Settlement, Report]]] | None:
-        """Put back what a lost worker was running and strike it off; the order it had, and its runs. The caller has
-        ended its processes. None if it has shown itself in the meantime: then it is left alone."""
-        from queuectl import lifecycle
-        from queuectl.model import Claim, Report
+    def recover(
+        self, worker: str, only: Claim | None = None
+    ) -> tuple[str | None, list[tuple[Claim, Settlement, Report]]] | None:
+        """Put back what a lost worker was running, up to RECOVERED_AT_ONCE of its jobs or `only` one, and strike it
+        off when it holds no other; the order it had, and the runs. The caller has ended its processes. None if it has
+        shown itself in the meantime: then it is left alone. Raises Locked if others hold a lock on a row that must be
+        written; on `only` one job that is not waited for."""
+        from queuectl.jobs import lifecycle
+        from queuectl.jobs.model import Claim, Report
 
         lost, cancels, order = [], set(), None
-        with self.engine.write() as tx:
+        with self.engine.write(at_once=only is not None) as tx:
             config = self._config(tx)
-            limits.lock_keys(tx, (Claim(*row[:-1]).key for row in tx.rows(sql.HELD_BY, {"worker": worker})))
+            held = [Claim(*row[:-1]) for row in tx.rows(sql.HELD_BY, {"worker": worker})]
+            chosen = [claim for claim in held if only is None or claim.seq == only.seq][:RECOVERED_AT_ONCE]
+            limits.lock_keys(tx, (claim.key for claim in chosen))
             for stop, *holder in tx.rows(sql.LOCK_WORKER, {"id": worker}):
                 order = stop
                 if self.engine.is_alive(tuple(holder), tx.now):
                     return None
-            for *fields, cancel_requested in tx.rows(sql.LOCK_HELD_BY, {"worker": worker}):
+            seqs = [claim.seq for claim in chosen]
+            for *fields, cancel_requested in tx.rows(sql.LOCK_HELD, {"worker": worker, "seqs": seqs}):
                 claim = Claim(*fields)
                 if cancel_requested:
                     cancels.add((claim.seq, claim.run))
                 outcome = lifecycle.Cancelled() if cancel_requested else lifecycle.Lost(worker)
                 report = Report(duration_ms=max(0, tx.now - claim.started_at))
                 lost.append((claim, lifecycle.after_run(claim, outcome, config, 0), report))
-            settled, _ = runs.settle(tx, worker, lost, cancels)
+            settled, _ = claim_settle.settle(tx, worker, lost, cancels)
             told = self.hooks.tell(tx, settled)
-            released = runs.follow(tx, settled, lost) or told
-            tx.run(sql.UNREGISTER, {"id": worker})
+            released = claim_settle.follow(tx, settled, lost) or told
+            if len(chosen) == len(held):
+                tx.run(sql.UNREGISTER, {"id": worker})
         if released:
             self.engine.announce()
         return order, lost
 
     # -- the operator's side -----------------------------------------------------------------------------
 
-    def cancel(self, ids: Sequence[str]) -> dict[str, str]:
-        """Cancel all of these jobs or none. A running one is ended by its worker: its state is still `processing`."""
-        states, late = {}, []
-        with self.engine.write() as tx:
-            keys = [key for (key,) in tx.rows(sql.KEYS_OF, {"ids": list(ids)})]
-            limits.lock_keys(tx, keys)
-            found = self._locked(tx, ids)
-            late = [(id, state) for id, (_, state, _, _) in found.items() if state in FINISHED]
-            for id, (seq, state, run, worker) in found.items():
-                fence = {"seq": seq, "run": run, "now": tx.now}
-                if late:
-                    if state not in FINISHED:
-                        continue
-                    reason = f"cancel refused: already {state}"
-                elif tx.run(sql.CANCEL_WAITING, fence):
-                    states[id] = reason = "cancelled"
-                else:
-                    tx.run(sql.REQUEST_CANCEL, fence)
-                    states[id], reason = "processing", "cancel requested"
-                tx.run(sql.RECORD_NOTE, {**fence, "worker": worker, "reason": reason})
-            dependencies.cancelled(tx, [found[id][0] for id, state in states.items() if state == "cancelled"])
-            limits.follow(tx, keys)
-            self.audit(tx, "cancel", list(states))
-        for id, state in late:
-            raise Conflict(f'job "{id}" is already {state}', "only a job that has not finished can be cancelled")
-        self.engine.announce()
-        return states
+    def cancel(
+        self, ids: Sequence[str], skip_finished: bool = False, before_commit: BeforeCommit | None = None
+    ) -> dict[str, str]:
+        """Cancel all of these jobs or none, or those that have not finished; the state of each. A running one is
+        ended by its worker: its state is still `processing`. Very many are cancelled in steps: see `bulk`."""
+        from queuectl.store import bulk_changes
 
-    def retry(self, ids: Sequence[str] | None = None, spacing: float = 0) -> list[str]:
-        """Give dead jobs a new life, with no attempts spent: all of these, or every one if None; one after the other
-        with so many seconds between them."""
-        with self.engine.write() as tx:
-            chosen = [id for (id,) in tx.rows(sql.DEAD_JOBS)] if ids is None else list(ids)
-            found = self._locked(tx, chosen)
-            for number, (id, (seq, state, run, _)) in enumerate(found.items()):
-                uniqueness.refuse_second(tx, seq)
-                run_at = tx.now + round(number * spacing * 1000)
-                if not tx.run(sql.RETRY_DEAD, {"seq": seq, "now": tx.now, "run_at": run_at}):
-                    raise Conflict(
-                        f'job "{id}" is {state}, not dead',
-                        "only jobs in the dead letter queue can be retried",
-                    )
-                fence = {"seq": seq, "run": run, "worker": None, "now": tx.now}
-                tx.run(sql.RECORD_NOTE, {**fence, "reason": "retried from the dead letter queue"})
-            dependencies.revive(tx, [(seq, id) for id, (seq, *_) in found.items()])
-            self.audit(tx, "retry", chosen, f"{spacing:g} s apart" if spacing else "")
-        self.engine.announce()
-        return chosen
+        return bulk_changes.cancel(self, ids, skip_finished, before_commit)
 
-    def _locked(self, tx: Transaction, ids: Sequence[str]) -> dict[str, tuple[int, str, int, str | None]]:
-        """The seq, state, run and worker of these jobs, which nobody else changes now."""
-        found = {id: (seq, state, run, by) for id, seq, state, run, by in tx.rows(sql.LOCK_JOBS, {"ids": ids})}
-        for id in ids:
-            if id not in found:
-                raise no_such_job(id)
-        return {id: found[id] for id in ids}
+    def retry(
+        self, ids: Sequence[str] | None = None, spacing: float = 0, before_commit: BeforeCommit | None = None
+    ) -> list[str]:
+        """Give dead jobs a new life, with no attempts spent: all of these or none, or every one if None; one after
+        the other with so many seconds between them. Very many are retried in steps: see `bulk`."""
+        from queuectl.store import bulk_changes
+
+        return bulk_changes.retry(self, ids, spacing, before_commit)
+
+    def work_off(self) -> bool:
+        """Do a step of what was too much for the transactions that caused it: telling the children of jobs that have
+        ended, and cancelling the rest of a batch. False if nothing is left, or others are at it."""
+        with self.engine.write() as tx:
+            more = dependencies.work_off(tx) or batches.work_off(tx)
+        if more:
+            self.engine.announce()
+        return more
+
+    def work_off_all(self, seconds: float = WORK_OFF_FOR) -> None:
+        """Do so for a while, if there is anything. Workers do the rest; what caused it has happened."""
+        deadline = time.monotonic() + seconds
+        try:
+            with self.engine.read() as tx:
+                [(undone,)] = tx.rows(sql.ANY_UNDONE)
+            while undone and self.work_off() and time.monotonic() < deadline:
+                steps.pause()
+        except StoreUnavailable:
+            pass
 
     def stop_workers(self, ids: Sequence[str], how: str) -> None:
         """Tell workers to leave: `drain` after their running jobs, `now` ending those and putting them back."""
@@ -368,7 +382,23 @@ class Store:
             rules = limits.change(tx, name, **fields)
             self.audit(tx, "queue", [name], ", ".join(f"{field} = {value}" for field, value in fields.items()))
         self.engine.announce()
+        if "per_key" in fields:
+            self._let_go(name)
         return rules
+
+    def _let_go(self, queue: str) -> None:
+        """Let go of what may run by the new limit, step by step. What cannot be done now, the end of a run will do:
+        the change has happened."""
+        after: str | None = ""
+        try:
+            while after is not None:
+                with self.engine.write() as tx:
+                    after = limits.let_go(tx, queue, after)
+                self.engine.announce()
+                if after is not None:
+                    steps.pause()
+        except StoreUnavailable:
+            pass
 
     def config(self) -> Config:
         """Every setting's value in force."""
@@ -400,57 +430,48 @@ class Store:
     # -- clean-up ----------------------------------------------------------------------------------------
 
     def prune(self, states: Sequence[str], older_than: float, limit: int = PRUNED_AT_ONCE) -> int:
-        """Delete up to `limit` jobs that finished more than `older_than` seconds ago, and their logs."""
-        with self.engine.write() as tx:
-            before = tx.now - round(older_than * 1000)
-            ids = [id for (id,) in tx.rows(sql.PRUNE, {"states": list(states), "before": before, "limit": limit})]
-            self.audit(tx, "prune", ids)
-        logs.remove(self.engine.log_dir, ids)
-        return len(ids)
+        """Delete up to `limit` jobs that finished more than `older_than` seconds ago, and their logs: fewer if much
+        goes with them, none only if there are none."""
+        from queuectl.store import bulk_changes
+
+        return bulk_changes.prune(self, states, older_than, limit)
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Delete these jobs with their history and logs, all or none; they must have finished."""
-        return self._delete(ids, FINISHED, "only a job that has finished can be deleted; cancel it first")
+        """Delete these jobs with their history and logs, all or none; they must have finished. Very many are deleted
+        in steps: see `bulk`."""
+        from queuectl.store import bulk_changes
+
+        hint = "only a job that has finished can be deleted; cancel it first"
+        return bulk_changes.delete(self, ids, FINISHED, hint)
 
     def purge_dead(self, ids: Sequence[str] | None = None) -> int:
         """Delete dead jobs with their history and logs: these, or all."""
-        return self._delete(ids, ("dead",), "only dead jobs can be purged")
+        from queuectl.store import bulk_changes
 
-    def _delete(self, ids: Sequence[str] | None, states: Collection[str], hint: str) -> int:
-        with self.engine.write() as tx:
-            chosen = [id for (id,) in tx.rows(sql.DEAD_JOBS)] if ids is None else list(ids)
-            for id, (_, state, _, _) in self._locked(tx, chosen).items():
-                if state not in states:
-                    allowed = "dead" if len(states) == 1 else "finished"
-                    raise Conflict(f'job "{id}" is {state}, not {allowed}', hint)
-            deleted = [id for (id,) in tx.rows(sql.DELETE_FINISHED, {"ids": chosen})]
-            self.audit(tx, "delete", deleted)
-        logs.remove(self.engine.log_dir, deleted)
-        return len(deleted)
+        return bulk_changes.delete(self, ids, ("dead",), "only dead jobs can be purged")
 
     def reset(self) -> int:
-        """Delete every job with its history and log, and all settings. Refused while workers live."""
-        with self.engine.write() as tx:
-            tx.alone([*sql.COPIED, "counts", "workers"])
-            alive = sum(self.holders(tx).values())
-            if alive:
-                raise Conflict(f"workers are running: {alive}", "stop them first: queuectl worker stop")
-            ids = [id for (id,) in tx.rows(sql.ALL_IDS)]
-            for statement in sql.WIPE:
-                tx.run(statement)
-            self.audit(tx, "reset", ids or ["everything"])
-        logs.remove(self.engine.log_dir, ids)
-        self.engine.compact()
-        return len(ids)
+        """Delete every job with its history and log, and all settings. Refused while workers live, and while jobs
+        count as running."""
+        from queuectl.store import reset
+
+        return reset.wipe(self)
 
     def audit(self, tx: Transaction, action: str, targets: Sequence[str], detail: str = "") -> None:
         """Write down who did what, if it is done on somebody's behalf and to something."""
-        if not self.actor or not targets:
-            return
-        more = f" and {len(targets) - NAMED} more" if len(targets) > NAMED else ""
-        act = {"who": self.actor, "action": action, "target": ", ".join(targets[:NAMED]) + more, "detail": detail}
-        [(n,)] = tx.rows(sql.RECORD_ACT, {**act, "now": tx.now})
-        tx.run(sql.FORGET_ACTS, {"last": n - ACTS_KEPT})
+        if self.actor:
+            from queuectl.store.audit import Entry
+
+            Entry(self.actor, action, detail).add(tx, targets)
+
+
+def refuse_left_running(tx: Transaction, then: str) -> None:
+    """Raise if dead workers have left jobs that count as running. Before these are put back, what is left of their
+    processes must be ended: that is a worker's business, and it finds them by these rows."""
+    [(left,)] = tx.rows(sql.COUNT_RUNNING)
+    if left:
+        hint = f"start a worker, it puts them back: queuectl worker start; when it has, stop it and {then}"
+        raise Conflict(f"workers that died have left jobs behind: {left}", hint)
 
 
 def _pairs(text: str | None, by: str) -> list[tuple[str, str, str]]:

@@ -7,15 +7,15 @@ meet in the index: one of them fails there, tries again, and finds the other.
 from __future__ import annotations
 
 from queuectl.errors import Conflict
-from queuectl.states import WAITING
+from queuectl.jobs.states import WAITING
 from queuectl.store import dependencies, limits
-from queuectl.store import statements as sql
+from queuectl.store import write_queries as sql
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from queuectl.newjob import NewJob
+    from queuectl.jobs.job_spec import NewJob
     from queuectl.store.engine import Transaction
 
 
@@ -69,13 +69,18 @@ def _replace(tx: Transaction, held: Keyholder, id: str, index: int) -> None:
         what = f'job "{held.id}", which has the key "{held.key}", is {held.state}'
         raise Conflict(what, "only a job that waits can be replaced", index)
     fence = {"seq": held.seq, "run": held.run, "now": tx.now}
-    tx.run(sql.CANCEL_WAITING, fence)
-    tx.run(sql.RECORD_NOTE, {**fence, "worker": None, "reason": f'cancelled: replaced by "{id}"'})
+    tx.each(sql.CANCEL_WAITING, [fence])
+    tx.each(sql.RECORD_NOTE, [{**fence, "worker": None, "reason": f'cancelled: replaced by "{id}"'}])
     dependencies.cancelled(tx, [held.seq])
     limits.follow(tx, [held.limited_by])
 
 
-def refuse_second(tx: Transaction, seq: int) -> None:
-    """Raise if a job that is about to live again would be the second with its key."""
-    for id, key, other in tx.rows(sql.KEY_TAKEN, {"seq": seq}):
-        raise Conflict(f'job "{other}" has the key "{key}" of "{id}" now', f"wait for it: queuectl wait {other}")
+def refuse_second(tx: Transaction, seqs: Sequence[int]) -> None:
+    """Raise if one of these jobs, which are about to live again, would be the second with its key."""
+    first: dict[str, str] = {}
+    for id, key in tx.rows(sql.UNIQUE_KEYS_OF, {"seqs": list(seqs)}):
+        if first.setdefault(key, id) != id:
+            raise Conflict(f'job "{first[key]}" has the key "{key}" of "{id}", too', "retry one of them")
+    for key, other in tx.rows(sql.KEYS_TAKEN, {"keys": sorted(first)}) if first else ():
+        hint = f"wait for it: queuectl wait {other}"
+        raise Conflict(f'job "{other}" has the key "{key}" of "{first[key]}" now', hint)

@@ -8,19 +8,19 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from queuectl import graph, logs, newjob, results
 from queuectl.errors import InvalidInput, NotFound, TimedOut, no_such_job
-from queuectl.lifecycle import State
-from queuectl.model import Act, Event, Job, Link, Obstacles, Queue, Rules, Wait, Worker
-from queuectl.states import FINISHED
-from queuectl.store import find, limits
-from queuectl.store import questions as ask
-from queuectl.store import statements as sql
+from queuectl.jobs import dependency_rules, job_spec, log_files, run_report
+from queuectl.jobs.lifecycle import State
+from queuectl.jobs.model import Act, Event, Job, Link, Obstacles, Queue, Rules, Wait, Worker
+from queuectl.jobs.states import FINISHED, WAITING
+from queuectl.store import limits, resolve_id
+from queuectl.store import read_queries as ask
+from queuectl.store import write_queries as sql
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from queuectl.store.engine import Engine, Row
+    from queuectl.store.engine import Engine, Row, Transaction
     from queuectl.store.listing import Listing
 
 MOST = 2**62
@@ -67,7 +67,7 @@ class Views:
 
     def resolve(self, text: str) -> str:
         """The id meant by an id, a unique beginning of one, or @last."""
-        return find.resolve(self.engine, text)
+        return resolve_id.resolve(self.engine, text)
 
     def job(self, text: str) -> Job:
         id = self.resolve(text)
@@ -79,9 +79,14 @@ class Views:
 
     def these(self, ids: Sequence[str]) -> list[Job]:
         """The jobs with these ids, in their order; what is gone is left out."""
+        reader = self.reader()
         with self.engine.read() as tx:
-            found = {job.id: job for job in map(self.as_job, tx.rows(ask.GET_JOBS, {"ids": list(ids)}))}
-        return [found[id] for id in ids if id in found]
+            reader(tx, ids)
+        return reader.jobs()
+
+    def reader(self) -> JobReader:
+        """For `before_commit` of a change: see there."""
+        return JobReader(self)
 
     def jobs(
         self,
@@ -95,9 +100,9 @@ class Views:
         if state is not None and state not in list(State):
             raise InvalidInput(f'there is no state "{state}"', "the states are: " + ", ".join(State))
         params = {
-            "queue": None if queue is None else newjob.text("queue", queue),
-            "tag": None if tag is None else newjob.text("tag", tag),
-            "batch": None if batch is None else newjob.text("batch", batch),
+            "queue": None if queue is None else job_spec.text("queue", queue),
+            "tag": None if tag is None else job_spec.text("tag", tag),
+            "batch": None if batch is None else job_spec.text("batch", batch),
             "limit": limit if 0 <= limit < MOST else MOST,
         }
         with self.engine.read() as tx:
@@ -150,7 +155,7 @@ class Views:
     def ids_in(self, batch: str) -> list[str]:
         """The jobs of a batch, in their order; there must be some."""
         with self.engine.read() as tx:
-            ids = [id for (id,) in tx.rows(sql.IDS_IN_BATCH, {"batch": newjob.name("batch", batch)})]
+            ids = [id for (id,) in tx.rows(sql.IDS_IN_BATCH, {"batch": job_spec.name("batch", batch)})]
         if not ids:
             raise NotFound(f'there is no batch "{batch}"', "its name is given with enqueue --batch")
         return ids
@@ -172,23 +177,7 @@ class Views:
         self, ids: Sequence[str], timeout: float | None = None, progress: Callable[[int], None] = lambda done: None
     ) -> dict[str, str]:
         """Their states, once all of them have finished. `progress` is told how many have."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        pause = 0.005
-        states: dict[str, str] = {}
-        left = list(ids)
-        while True:
-            now = self.states(left)
-            states.update(now)
-            left = [id for id in left if id in now and now[id] not in FINISHED]  # one that is gone was pruned
-            progress(len(ids) - len(left))
-            if not left:
-                return states
-            if deadline is not None and time.monotonic() >= deadline:
-                raise TimedOut(
-                    f"{len(left)} of {len(ids)} jobs have not finished in time", "queuectl explain " + left[0]
-                )
-            time.sleep(pause if deadline is None else max(0, min(pause, deadline - time.monotonic())))
-            pause = min(pause * 1.5, 0.1)
+        return wait_until_finished(self.states, ids, timeout, progress)
 
     def history(self, text: str) -> list[Event]:
         """What happened to a job, its enqueueing first."""
@@ -206,6 +195,15 @@ class Views:
         with self.engine.read() as tx:
             return int(tx.rows(ask.AHEAD_OF, params)[0][0])
 
+    def explain(self, job: Job, workers: Sequence[Worker], now: int) -> list[str]:
+        """Say why a job is not running, from everything that could hold it back."""
+        from queuectl.jobs.explain import SHOWN, explain  # here: few readers ask
+
+        waits = self.waits(job.id) if job.state == State.BLOCKED else []
+        obstacles = self.obstacles(job) if job.state in WAITING else None
+        broken = self.broken_by(job.id, SHOWN + 1) if job.state == State.CANCELLED else []
+        return explain(job, workers, self.ahead_of(job), now, waits, obstacles, broken)
+
     def parents(self, id: str, limit: int = MOST) -> list[Link]:
         """What a job waits for, or did; what is still open first."""
         return self._links(ask.PARENTS, id, limit)
@@ -213,6 +211,10 @@ class Views:
     def children(self, id: str, limit: int = MOST) -> list[Link]:
         """What waits for a job, or did."""
         return self._links(ask.CHILDREN, id, limit)
+
+    def broken_by(self, id: str, limit: int = MOST) -> list[Link]:
+        """The parents for which a job was cancelled, the deleted ones first: no retry brings those back."""
+        return self._links(ask.BROKEN_PARENTS, id, limit)
 
     def _links(self, statement: str, id: str, limit: int) -> list[Link]:
         with self.engine.read() as tx:
@@ -248,11 +250,11 @@ class Views:
         )
         for flag in ("cancel_requested", "parked"):
             fields[flag] = bool(fields[flag])
-        fields |= results.loaded(fields.pop("report"))
+        fields |= run_report.loaded(fields.pop("report"))
         place = fields.pop("log_place") or self.engine.log_place or f":{self.engine.log_dir}"
         host, _, folder = place.partition(":")
         elsewhere = host if host not in ("", os.uname().nodename) else None
-        return Job(**fields, log_path=logs.path_of(folder, fields["id"]), log_host=elsewhere)
+        return Job(**fields, log_path=log_files.path_of(folder, fields["id"]), log_host=elsewhere)
 
     @property
     def listing(self) -> Listing:
@@ -362,6 +364,55 @@ class Views:
         )
 
 
+def wait_until_finished(
+    look: Callable[[Sequence[str]], dict[str, str]],
+    ids: Sequence[str],
+    timeout: float | None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> dict[str, str]:
+    """The states of these jobs, once all of them have finished; `look` finds out those of the ones that are left."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    pause = 0.005
+    states: dict[str, str] = {}
+    left = list(ids)
+    while True:
+        now = look(left)
+        states.update(now)
+        left = [id for id in left if id in now and now[id] not in FINISHED]  # one that is gone was pruned
+        progress(len(ids) - len(left))
+        if not left:
+            return states
+        if deadline is not None and time.monotonic() >= deadline:
+            raise TimedOut(f"{len(left)} of {len(ids)} jobs have not finished in time", "queuectl explain " + left[0])
+        time.sleep(pause if deadline is None else max(0, min(pause, deadline - time.monotonic())))
+        pause = min(pause * 1.5, 0.1)
+
+
+class JobReader:
+    """Reads jobs in the transaction that changes them. What is answered then depends on no query after the commit,
+    which could fail although the change has happened."""
+
+    def __init__(self, views: Views) -> None:
+        self._views = views
+        self._ids: list[str] = []
+        self._rows: list[Row] = []
+
+    def __call__(self, tx: Transaction, ids: Sequence[str]) -> None:
+        self._ids = list(ids)
+        self._rows = tx.rows(ask.GET_JOBS, {"ids": self._ids})
+
+    def jobs(self) -> list[Job]:
+        """In the order of their ids; what is gone is left out."""
+        found = {job.id: job for job in map(self._views.as_job, self._rows)}
+        return [found[id] for id in self._ids if id in found]
+
+    def job(self) -> Job:
+        """The only one."""
+        for job in self.jobs():
+            return job
+        raise no_such_job(self._ids[0])
+
+
 def _story(job: Job, rows: list[Row]) -> list[Event]:
     """The beginning of a run is told where it belongs: before the first event of that run, or in its time."""
     runs = [(started_at, run, worker) for started_at, _, _, run, worker, *_ in rows if started_at is not None]
@@ -369,7 +420,7 @@ def _story(job: Job, rows: list[Row]) -> list[Event]:
         runs.append((job.started_at, job.run, job.worker_id))
     starts = [Event(started_at, State.PROCESSING, run, worker, "started") for started_at, run, worker in runs]
     waited = job.state == State.BLOCKED or (
-        rows and rows[0][5].startswith((graph.RELEASED, f"cancelled: {graph.BROKEN}"))
+        rows and rows[0][5].startswith((dependency_rules.RELEASED, f"cancelled: {dependency_rules.BROKEN}"))
     )
     story = [Event(job.created_at, State.BLOCKED if waited else State.PENDING, 0, None, "enqueued")]
     for _, *fields in rows:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from queuectl.spelling import visible
+from queuectl.system.escaping import visible
 
 # The sixteen colours as xterm has them, to find the nearest of them for any other one.
 _SIXTEEN = (

@@ -18,18 +18,20 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Match, compile_path
 
-from queuectl import __version__, prometheus
+from queuectl import __version__
 from queuectl.errors import QueuectlError
-from queuectl.web import api, bulk, login, pages, theme
-from queuectl.web.access import Access, Role, User
-from queuectl.web.desk import Desk
-from queuectl.web.guard import Guard
-from queuectl.web.hosts import Hosts
-from queuectl.web.live import Live, stream
-from queuectl.web.refusals import Malformed, Unauthorized, UnknownPage, WrongMethod, problem
+from queuectl.metrics import prometheus
+from queuectl.web import api, bulk_actions, login, pages, theme
+from queuectl.web.allowed_hosts import Hosts
+from queuectl.web.app_state import Desk
+from queuectl.web.auth import Access, Role, User
+from queuectl.web.http_errors import Malformed, Unauthorized, UnknownPage, WrongMethod, headers_of, problem
+from queuectl.web.rendering import FOLDER, Ask, View, answer, ask_of, draw, regions
 from queuectl.web.routing import Door, admit, desk, form, local_path, user_of, wants_page
-from queuectl.web.stores import Stores
-from queuectl.web.view import FOLDER, Ask, View, answer, ask_of, draw, regions
+from queuectl.web.security import Guard
+from queuectl.web.sse import Live, stream
+from queuectl.web.store_pool import Stores
+from queuectl.web.streams import StreamLimits
 
 THREADS = 100  # more than can wait for the database at once: others are answered meanwhile
 FLASH = 10  # seconds that what was said about an action waits for the next page
@@ -51,7 +53,7 @@ def make_app(
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
         yield
         live.close()
-        await asyncio.to_thread(bulk.WORKS.stop)
+        await asyncio.to_thread(bulk_actions.WORKS.stop)
         stores.close()
 
     app = Starlette(
@@ -60,7 +62,7 @@ def make_app(
         exception_handlers={QueuectlError: _say, HTTPException: _say_http},  # type: ignore[dict-item]
         lifespan=lifespan,
     )
-    app.state.desk = Desk(stores, access, live, cookie, where_is_the_token)
+    app.state.desk = Desk(stores, access, live, StreamLimits(), cookie, where_is_the_token)
     return app
 
 
@@ -134,7 +136,9 @@ def _say(request: Request, error: QueuectlError) -> Response:
     ask = ask_of(request, getattr(request.state, "user", None) or login.NOBODY)
     ask = replace(ask, here="/")  # what was sent to this address cannot be sent again by a link
     view = View("error.html", {"title": title, "message": error.message, "hint": error.hint}, error.http_status)
-    return answer(request, view, ask)
+    response = answer(request, view, ask)
+    response.headers.update(headers_of(error))
+    return response
 
 
 def _say_http(request: Request, error: HTTPException) -> Response:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from queuectl import times
-from queuectl.tally import CHARTS, MINUTE, Chart, Point
+from queuectl.metrics.run_stats import CHARTS, MINUTE, Chart, Point
+from queuectl.system import times
 
 RUNS, WAITS = 150, 56  # the heights of the two plots
 ROOM = 16  # above each, for what the topmost line means

@@ -8,9 +8,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from queuectl.web import theme
-from queuectl.web.access import SESSION_SECONDS, Role, User
+from queuectl.web.auth import SESSION_SECONDS, Role, User
+from queuectl.web.rendering import Ask, View, draw
 from queuectl.web.routing import Door, desk, form, here, local_path
-from queuectl.web.view import Ask, View, draw
 
 NOBODY = User("", Role.VIEWER)
 WRONG_LINK = "This link has been used, or was printed by an earlier start. Use the token instead."

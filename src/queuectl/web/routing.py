@@ -10,12 +10,12 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from queuectl.remote import ROOT
-from queuectl.web.access import Role, User
-from queuectl.web.refusals import Forbidden, Malformed, Unauthorized
+from queuectl.client.http_client import ROOT
+from queuectl.web.auth import Role, User
+from queuectl.web.http_errors import Forbidden, Malformed, Unauthorized
 
 if TYPE_CHECKING:
-    from queuectl.web.desk import Desk
+    from queuectl.web.app_state import Desk
 
 MOST_FIELDS = 10_000
 
@@ -65,10 +65,17 @@ def user_of(request: Request) -> User:
 def form(request: Request) -> dict[str, list[str]]:
     """The fields of a form that was sent; the same one may be there several times."""
     text = request.state.body.decode("utf-8", "replace")
+    refuse_nul("form", text)
     try:
         return parse_qs(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
     except ValueError:
         raise Malformed(f"the form has more than {MOST_FIELDS:,} fields", "send fewer") from None
+
+
+def refuse_nul(what: str, text: str) -> None:
+    """Refuse percent-encoded text with a NUL byte in it, which PostgreSQL cannot store and a shell cannot take."""
+    if "\0" in text or "%00" in text:
+        raise Malformed(f"the {what} contains a NUL byte", "remove it")
 
 
 def local_path(text: str) -> str:

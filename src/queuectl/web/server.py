@@ -6,18 +6,39 @@ import asyncio
 import logging
 import signal
 import socket
+from typing import Any
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from queuectl.errors import QueuectlError
+from queuectl.web.framing import StrictConnection
+from queuectl.web.http_errors import RETRY_AFTER
+from queuectl.web.security import LARGEST_BODY
 
 HEADERS_WITHIN = 10.0  # seconds
 TAKEN_WITHIN = 30.0  # seconds in which somebody takes something of his answer
 MOST_CONNECTIONS = 256
+MOST_REFUSED = 64  # beyond those: connections that are told so; any more are reset
 LARGEST_HEADERS = 16 * 1024
 IDLE_WITHIN = 15  # seconds between two requests on a connection
+UNWANTED = 64 * 1024  # bytes of a body that are still taken when its answer has been sent
+UNWANTED_WITHIN = 2.0  # seconds
+LEAVE_WITHIN = 2.0  # seconds in which the answer can be read before the connection is reset
+
+
+NO_ROOM = "\r\n".join(
+    [
+        "HTTP/1.1 503 Service Unavailable",
+        "Connection: close",
+        f"Retry-After: {RETRY_AFTER}",
+        "Content-Type: text/plain",
+        "",
+        f"all {MOST_CONNECTIONS} connections are in use; try again later\n",
+    ]
+).encode()
 
 
 class Patient(H11Protocol):
@@ -25,20 +46,54 @@ class Patient(H11Protocol):
 
     _hurry: asyncio.TimerHandle | None = None
     _stuck: asyncio.TimerHandle | None = None
+    _unwanted: int | None = None  # bytes of an unwanted body that may still come
+    _leaving: asyncio.TimerHandle | None = None
+    conn: StrictConnection
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        # The guard says what is too large before that.
+        self.conn = StrictConnection(LARGEST_HEADERS, 2 * LARGEST_BODY, UNWANTED)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > MOST_CONNECTIONS:
+        if len(self.connections) > MOST_CONNECTIONS + MOST_REFUSED:
             transport.abort()
+        elif len(self.connections) > MOST_CONNECTIONS:
+            transport.write(NO_ROOM)
+            self._hang_up()
         else:
             self._expect_headers()
 
     def data_received(self, data: bytes) -> None:
+        if self._unwanted is not None:
+            self._unwanted -= len(data)
+            if self._unwanted < 0:
+                self._hang_up()
+                return
         if self._hurry is None and self._idle():
             self._expect_headers()
         super().data_received(data)
         if not self._idle():
             self._relax()
+        if self._unwanted is not None and self.conn.their_state is not h11.SEND_BODY:
+            self._stay()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.conn.their_state is h11.SEND_BODY and not self.transport.is_closing():
+            # The answer did not wait for the body. A little of it is taken, so that most connections can be kept.
+            self._unwanted = UNWANTED
+            self._leaving = self.loop.call_later(UNWANTED_WITHIN, self._hang_up)
+
+    def send_400_response(self, msg: str) -> None:
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):  # another answer is under way, or has been sent
+            self.transport.abort()
+            return
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True  # whoever waits for the body is told, and answers nothing
+            self.cycle.message_event.set()
+        super().send_400_response(f"Invalid HTTP request: {self.conn.refused}." if self.conn.refused else msg)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -51,6 +106,7 @@ class Patient(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._relax()
         self._unstick()
+        self._stay()
         super().connection_lost(exc)
 
     def _idle(self) -> bool:
@@ -59,6 +115,21 @@ class Patient(H11Protocol):
 
     def _expect_headers(self) -> None:
         self._hurry = self.loop.call_later(HEADERS_WITHIN, self.transport.abort)
+
+    def _hang_up(self) -> None:
+        """Read no more, and end the connection so that the answer can be read first: a plain close with bytes unread
+        resets it at once."""
+        self._stay()
+        self._unset_keepalive_if_required()
+        self.flow.pause_reading()
+        self.transport.write_eof()
+        self._leaving = self.loop.call_later(LEAVE_WITHIN, self.transport.abort)
+
+    def _stay(self) -> None:
+        self._unwanted = None
+        if self._leaving:
+            self._leaving.cancel()
+            self._leaving = None
 
     def _unstick(self) -> None:
         if self._stuck:
@@ -89,6 +160,10 @@ def listen(host: str, port: int) -> socket.socket:
         [(family, kind, protocol, _, address), *_] = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         found = socket.socket(family, kind, protocol)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            # Connections inherit it. A slow stream may take minutes to fill the kernel's send buffer, and only then
+            # pauses the transport; the kernel knows at once that the reader's window is closed.
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(TAKEN_WITHIN * 1000))
         found.bind(address)
         found.listen(128)
     except OSError as error:

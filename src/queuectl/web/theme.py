@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from queuectl.web.access import Role
+from queuectl.web.auth import Role
 from queuectl.web.routing import Door, form, local_path
 
 COOKIE = "queuectl_theme"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from queuectl.times import iso, now_ms
+from queuectl.system.times import iso, now_ms
 
 
 class Log:

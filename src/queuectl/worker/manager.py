@@ -2,7 +2,7 @@
 
 It starts workers by forking itself (milliseconds, and shared memory), kills what a dead one was running, replaces it,
 and passes on signals. A new worker's first act is to put right what a dead one left behind. Being a child subreaper,
-the manager inherits and buries the orphans of its workers' jobs, as PID 1 of a container must.
+the manager inherits the processes of a dead worker's runs, and reaps orphans as PID 1 of a container must.
 """
 
 from __future__ import annotations
@@ -15,20 +15,24 @@ import time
 import traceback
 from dataclasses import dataclass
 
-from queuectl import newjob, store
-from queuectl.worker import board, card, cgroup, lease
-from queuectl.worker.assignment import LEFT_IN_ORDER, RETIRE, Assignment
-from queuectl.worker.kin import kill_once
+from queuectl import store
+from queuectl.jobs import job_spec
+from queuectl.worker import cgroup, lease, manager_pidfile, run_registry
 from queuectl.worker.log import Log
+from queuectl.worker.process_tree import Traces, find, kill, kill_once
+from queuectl.worker.subreaper import Children
 from queuectl.worker.worker import work
+from queuectl.worker.worker_config import LEFT_IN_ORDER, RETIRE, Assignment
 
 CAUGHT = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM, RETIRE)
 SHORT_LIFE = 1.0
 LONGEST_PAUSE = 30.0
 LONGEST_PAUSE_AFTER_KILL = 0.1
 FORK_AGAIN_AFTER = 0.5
+END_WITHIN = 1.0  # seconds: what a dead worker was running is gone by then, or will not die
 FENCE_AGAIN_AFTER = 0.05
 LONGEST_NAP = 0.5  # a lease may be made shorter at any time
+LEAST_NAP = 0.001  # seconds; a timer of 0 would never go off
 HOPELESS = 5  # so many short lives in a row mean that workers do not come up
 
 
@@ -39,6 +43,17 @@ class Child:
     id: str
     started: float
     leaving: bool  # it was only to tidy up
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """A worker that died, while the processes of its runs are being ended."""
+
+    child: Child
+    pid: int
+    code: int
+    runs: Traces
+    until: float  # then its successor starts all the same: something will not die
 
 
 class Manager:
@@ -55,7 +70,8 @@ class Manager:
         self._log = Log("manager", chatty)
         self._lifeline, self._life = os.pipe()
         self._workers: dict[int, Child] = {}
-        self._to_start: list[str] = []  # the dead whose places are to be taken; "" for nobody's
+        self._dead: list[Dead] = []
+        self._to_start: list[tuple[float, str]] = []  # when, and the dead whose places are to be taken
         self._short_lives = 0
         self._stops = 0
         self._retiring = False
@@ -65,30 +81,38 @@ class Manager:
         for number in CAUGHT:
             signal.signal(number, signal.SIG_DFL)  # whoever started us may have had it ignored, and we inherit that
         signal.pthread_sigmask(signal.SIG_BLOCK, CAUGHT)
-        adopt_orphans()
+        self._children = Children()
         store.preload(self._url)
         gc.freeze()  # what is loaded now stays shared with the workers
         gc.set_threshold(20_000, 50, 50)  # a worker makes little waste: look for it after 500 runs, not after 20
         try:
-            card.post(self._run_dir)
+            manager_pidfile.post(self._run_dir, store.whereabouts(self._url)[0])
         except OSError as error:  # a full disk; `worker stop` still finds us through our workers
             self._log.tell("no card could be left", reason=error)
         self._log.tell("started", pid=os.getpid(), workers=self._count, slots=self._concurrency)
         for _ in range(self._count):
             self._start_worker("")
-        while self._workers or self._to_start:
-            if heard := self._wait():
-                self._handle(heard)
-        card.remove(self._run_dir)
+        while self._workers or self._dead or self._to_start:
+            self._handle(self._wait())
+            self._end_runs()
+            self._start_due()
+        manager_pidfile.remove(self._run_dir)
         self._log.tell("left")
         return 0
 
-    def _wait(self) -> int:
-        """The next signal, or 0 if it is only time to look at the leases again."""
-        if not self._leased or not hasattr(signal, "sigtimedwait"):
-            return signal.sigwait(CAUGHT)
-        heard = signal.sigtimedwait(CAUGHT, self._fence())
-        return heard.si_signo if heard else 0
+    def _wait(self) -> signal.Signals:
+        """The next signal; SIGALRM when it is time to look at the leases, or to start a worker.
+
+        The timer is a signal like the others, because `sigtimedwait` of Python 3.11 makes up a signal when its time
+        runs out after it was interrupted, as it is when we are stopped and continued.
+        """
+        now = time.monotonic()
+        moments = [moment for moment, _ in self._to_start] + [dead.until for dead in self._dead]
+        pauses = [max(moment - now, LEAST_NAP) for moment in moments]
+        if self._leased:
+            pauses.append(max(self._fence(), LEAST_NAP))
+        signal.setitimer(signal.ITIMER_REAL, min(pauses, default=0.0))  # 0: never
+        return signal.Signals(signal.sigwait(CAUGHT))
 
     def _fence(self) -> float:
         """End the runs of workers whose lease is over; in how many seconds to look again."""
@@ -98,7 +122,7 @@ class Manager:
                 left = lease.ends_at(self._run_dir, child.id) - lease.now()
                 if left > 0:
                     nap = min(nap, left)
-                elif kill_once(board.read(board.path_of(self._run_dir, child.id)), adopter=os.getpid()):
+                elif self._end_runs_of(child):
                     self._log.tell("lease over, its runs were ended", worker=child.id)
                     nap = FENCE_AGAIN_AFTER
             except OSError as error:  # no file handles to look with
@@ -106,31 +130,47 @@ class Manager:
                 nap = FENCE_AGAIN_AFTER
         return nap
 
-    def _handle(self, number: int) -> None:
+    def _end_runs_of(self, child: Child) -> bool:
+        """One round of that; was there anything left to end?"""
+        traces = run_registry.read(run_registry.path_of(self._run_dir, child.id))
+        found = find(traces) if traces.tags else {}
+        if found:
+            try:
+                lease.mark_ended(self._run_dir, child.id, traces.tags)
+            except OSError as error:  # a full disk, say: the runs must go all the same
+                self._log.tell("could not note that runs were ended", worker=child.id, reason=error)
+            kill(traces, found)
+        return bool(found)
+
+    def _handle(self, number: signal.Signals) -> None:
         if number == signal.SIGCHLD:
             self._bury()
-        elif number in (signal.SIGALRM, RETIRE):
-            if number == RETIRE:
-                self._retiring = True
-                for pid in self._workers:
-                    os.kill(pid, RETIRE)
-            waiting, self._to_start = self._to_start, []
-            for dead in waiting:
-                self._start_worker(dead)
-        else:
+        elif number == RETIRE:
+            self._retiring = True
+            self._to_start = [(0.0, dead) for _, dead in self._to_start]  # at once, to put back their jobs
+            for pid in self._workers:
+                os.kill(pid, RETIRE)
+        elif number != signal.SIGALRM:
             self._stops += 1
             self._to_start.clear()
-            self._log.tell("asked to stop", signal=signal.Signals(number).name, times=self._stops)
+            self._log.tell("asked to stop", signal=number.name, times=self._stops)
             for pid in self._workers:
                 os.kill(pid, signal.SIGTERM)
 
+    def _start_due(self) -> None:
+        now = time.monotonic()
+        due = [dead for moment, dead in self._to_start if moment <= now]
+        self._to_start = [one for one in self._to_start if one[0] > now]
+        for dead in due:
+            self._start_worker(dead)
+
     def _start_worker(self, succeeds: str) -> None:
-        id, leaving = newjob.new_id(), self._retiring or self._stops > 0
+        id, leaving = job_spec.new_id(), self._retiring or self._stops > 0
         try:
             pid = os.fork()
         except OSError as error:  # no memory or processes just now
             self._log.tell("no worker could be started, trying again", reason=error)
-            self._start_later(succeeds, FORK_AGAIN_AFTER)
+            self._to_start.append((time.monotonic() + FORK_AGAIN_AFTER, succeeds))
             return
         if pid:
             self._workers[pid] = Child(id, time.monotonic(), leaving)
@@ -153,29 +193,48 @@ class Manager:
             os._exit(code)
 
     def _bury(self) -> None:
-        """Reap all that died: workers, and orphans whose grandparents they were."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
+        """Reap all that died: workers, and orphans that came to us."""
+        for pid, status, _ in self._children.reap():
             child = self._workers.pop(pid, None)
             if child is None:
                 continue
-            if os.waitstatus_to_exitcode(status) != LEFT_IN_ORDER:
-                try:
-                    # One round, so that nothing keeps us; the successor goes on until all is gone.
-                    kill_once(board.read(board.path_of(self._run_dir, child.id)), adopter=os.getpid())
-                except OSError as error:  # no file handles to look with
-                    self._log.tell("could not end a dead worker's runs", reason=error)
-                self._replace(child, pid, status)
-            cgroup.remove(cgroup.path_of(child.id))
+            code = os.waitstatus_to_exitcode(status)
+            if code == LEFT_IN_ORDER:
+                cgroup.remove(cgroup.path_of(child.id))
+            else:
+                self._dead.append(Dead(child, pid, code, self._runs_of(child), time.monotonic() + END_WITHIN))
 
-    def _replace(self, child: Child, pid: int, status: int) -> None:
+    def _runs_of(self, child: Child) -> Traces:
+        """What a dead worker was running; whole process trees of that are killed at once."""
+        try:
+            runs = run_registry.read(run_registry.path_of(self._run_dir, child.id))
+            kill_once(runs)
+            return runs
+        except OSError as error:  # no file handles to look with: the successor does it
+            self._log.tell("could not end a dead worker's runs", reason=error)
+            return Traces()
+
+    def _end_runs(self) -> None:
+        """Replace the dead workers of whose runs no process is left. Those processes are our children since their
+        worker died, or descendants of such children; the death of each brings us back here."""
+        for dead in list(self._dead):
+            left = self._left_of(dead)
+            for pid in left:
+                self._children.kill(pid)
+            if not left or time.monotonic() >= dead.until:
+                self._dead.remove(dead)
+                self._replace(dead.child, dead.pid, dead.code)
+                cgroup.remove(cgroup.path_of(dead.child.id))
+
+    def _left_of(self, dead: Dead) -> list[int]:
+        try:
+            return self._children.of_runs(dead.runs.marks) if dead.runs.tags else []
+        except OSError as error:
+            self._log.tell("could not end a dead worker's runs", reason=error)
+            return []
+
+    def _replace(self, child: Child, pid: int, code: int) -> None:
         lived = time.monotonic() - child.started
-        code = os.waitstatus_to_exitcode(status)
         if child.leaving:  # it cannot; the next that starts will
             self._log.tell("worker died while stopping", worker=child.id, pid=pid, status=code)
             return
@@ -186,15 +245,7 @@ class Manager:
             os.close(self._ready)  # whoever waits for the workers to be ready has waited long enough
             self._ready = -1
         self._log.tell("worker died", worker=child.id, pid=pid, status=code, successor_in=f"{pause:g}s")
-        if pause:
-            self._start_later(child.id, pause)
-        else:
-            self._start_worker(child.id)
-
-    def _start_later(self, succeeds: str, seconds: float) -> None:
-        self._to_start.append(succeeds)
-        left, _ = signal.getitimer(signal.ITIMER_REAL)
-        signal.setitimer(signal.ITIMER_REAL, min(seconds, left or seconds))
+        self._to_start.append((time.monotonic() + pause, child.id))
 
 
 def restart_pause(short_lives: int, killed: bool) -> float:
@@ -202,15 +253,6 @@ def restart_pause(short_lives: int, killed: bool) -> float:
     time; but if one after the other dies by itself in its first second, haste does not mend it."""
     longest = LONGEST_PAUSE_AFTER_KILL if killed else LONGEST_PAUSE
     return 0.0 if short_lives <= 10 else min(longest, 0.05 * 2 ** min(short_lives - 10, 10))
-
-
-def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parents die (Linux; elsewhere they go to PID 1)."""
-    if sys.platform == "linux":
-        import ctypes
-
-        pr_set_child_subreaper = 36
-        ctypes.CDLL(None, use_errno=True).prctl(pr_set_child_subreaper, 1, 0, 0, 0)
 
 
 def main() -> None:

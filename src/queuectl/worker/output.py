@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from queuectl import logs
+from queuectl.jobs import log_files
 
 STREAMS = 2  # standard output and standard error
 
@@ -39,7 +39,7 @@ class Output:
             if self._log is None:
                 self._log = self._open_log()
             if self._gap:
-                self._log.write(b"\n" + logs.lost_mark(self.problem or ""))
+                self._log.write(b"\n" + log_files.lost_mark(self.problem or ""))
                 self._gap = False
             self._log.write(bytes(self._unwritten))
         except OSError as error:
@@ -51,7 +51,7 @@ class Output:
         self.flush()
         if self._log is not None:
             try:
-                self._log.close((logs.lost_mark(self.problem or "") if self._gap else b"") + end_mark())
+                self._log.close((log_files.lost_mark(self.problem or "") if self._gap else b"") + end_mark())
             except OSError as error:
                 self.problem = error.strerror or str(error)
 
@@ -71,7 +71,7 @@ class RunLog:
     """
 
     def __init__(self, path: str, start_mark: bytes, limit: int) -> None:
-        self._file = logs.open_for_writing(path)
+        self._file = log_files.open_for_writing(path)
         self._end = os.fstat(self._file).st_size
         try:
             self._put(start_mark)
@@ -107,9 +107,9 @@ class RunLog:
     def _drop_middle(self) -> None:
         keep = (self._limit - self._cut_at) // 2
         newest = os.pread(self._file, keep, self._end - keep)
-        skipped = len(logs.CUT_MARK % 0) if self._missing else 0
+        skipped = len(log_files.CUT_MARK % 0) if self._missing else 0
         self._missing += self._end - keep - self._cut_at - skipped
         self._end = self._cut_at
-        self._put(logs.CUT_MARK % self._missing)
+        self._put(log_files.CUT_MARK % self._missing)
         self._put(newest)
         os.ftruncate(self._file, self._end)

@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from queuectl import lifecycle, logs, procfs
-from queuectl.model import Claim, Report
+from queuectl.jobs import lifecycle, log_files
+from queuectl.jobs.model import Claim, Report
 from queuectl.settings import Config
-from queuectl.worker import reports
-from queuectl.worker.kin import TAG, Eyes, Traces, find, signal_one, tag_of
+from queuectl.system import procfs
+from queuectl.worker import progress, run_marks
 from queuectl.worker.output import STREAMS, Output, RunLog
+from queuectl.worker.process_tree import TAG, Eyes, Traces, find, signal_one, tag_of
+from queuectl.worker.subreaper import Children
 
 NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 # What Python or a shell may have set to "ignored" in us must not reach the job.
@@ -29,6 +31,7 @@ RESET = [
     signal.SIGCHLD,
 ]
 DRAIN_AT_EXIT = 1 << 20
+KILL_AGAIN_AFTER = 0.02  # seconds, if the death of a child does not wake us before
 PYTHON = b"QUEUECTL_PYTHON"  # with it a run can call the queuectl of its worker, wherever that is
 Ending = lifecycle.TimedOut | lifecycle.Cancelled | lifecycle.Interrupted
 _buffer = memoryview(bytearray(65536))
@@ -50,12 +53,15 @@ class Workplace:
     home: int  # the folder of jobs that name none
     log_dir: str
     database: str = ""  # names this very one
-    group: str = ""  # a control group in which a run is alone with its worker
     run_dir: str = ""  # where a run may write what it says of itself
     null: int = field(default_factory=lambda: os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     # May a run be started still? Asked in the last moment: it may take long to get into its folder.
     may_start: Callable[[], bool] = lambda: True
+    # Was the run with this tag ended because its worker's lease was over?
+    lease_ended: Callable[[str], bool] = lambda tag: False
     eyes: Eyes = field(default_factory=Eyes)
+    children: Children = field(default_factory=Children)
+    file_limits: run_marks.Limits | None = None  # those of runs, if they are not the worker's own
     # As bytes, once: os.environ decodes and encodes every entry each time it is read.
     env: dict[bytes, bytes] = field(default_factory=lambda: {**os.environb, PYTHON: os.fsencode(sys.executable)})
 
@@ -66,8 +72,6 @@ class Run:
     ending: Ending | None = None
     _clearing = False  # it failed by itself, and what it left is being ended
     _kill_at = 0.0
-    _killed = False
-    _session_over = False
     _status: int | None = None
     _duration_ms = _cpu_ms = _max_rss_kb = 0
 
@@ -75,15 +79,14 @@ class Run:
         self.claim = claim
         self._place = place
         self.tag = tag_of(place.worker_id, claim, place.database)
-        self.result_path = reports.path_of(place.run_dir, place.worker_id, claim)
+        self.mark = run_marks.of(self.tag)
+        self.result_path = progress.path_of(place.run_dir, place.worker_id, claim)
         self.output = Output(lambda: self._open_log(int(config["log_max_bytes"])), int(config["output_limit"]))
         self.pipes: dict[int, int] = {}  # the streams that are still open
-        self._members: dict[int, int] = {}
         self.began = time.monotonic()
         self.deadline = self.began + claim.timeout_seconds if claim.timeout_seconds else None
-        first = procfs.ticks()
+        self._traces = Traces(frozenset([self.tag]), since=procfs.ticks())
         self.pid = self._start(place.home)
-        self.born = (first, procfs.ticks())
 
     def _start(self, home: int) -> int:
         claim, ends = self.claim, []
@@ -100,19 +103,20 @@ class Run:
             os.chdir(claim.cwd or home)
             if not self._place.may_start():
                 raise CannotStart(lifecycle.SILENT, "too late")
-            return os.posix_spawn(
-                command[0],
-                command,
-                self._environment(),
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, self._place.null, 0),
-                    (os.POSIX_SPAWN_DUP2, ends[0], 1),
-                    (os.POSIX_SPAWN_DUP2, ends[1], 2),
-                ],
-                setsid=True,
-                setsigmask=[],
-                setsigdef=RESET,
-            )
+            with run_marks.limits_of_run(self.mark, self._place.file_limits):
+                return os.posix_spawn(
+                    command[0],
+                    command,
+                    self._environment(),
+                    file_actions=[
+                        (os.POSIX_SPAWN_DUP2, self._place.null, 0),
+                        (os.POSIX_SPAWN_DUP2, ends[0], 1),
+                        (os.POSIX_SPAWN_DUP2, ends[1], 2),
+                    ],
+                    setsid=True,
+                    setsigmask=[],
+                    setsigdef=RESET,
+                )
         except (OSError, ValueError, CannotStart) as error:
             for pipe in self.pipes:
                 os.close(pipe)
@@ -144,8 +148,8 @@ class Run:
 
     def _open_log(self, limit: int) -> RunLog:
         claim = self.claim
-        mark = logs.start_mark(claim.started_at, claim.attempts + 1, self._place.worker_id)
-        return RunLog(logs.path_of(self._place.log_dir, claim.id), mark, limit)
+        mark = log_files.start_mark(claim.started_at, claim.attempts + 1, self._place.worker_id)
+        return RunLog(log_files.path_of(self._place.log_dir, claim.id), mark, limit)
 
     # -- its output --------------------------------------------------------------------------------------
 
@@ -181,9 +185,9 @@ class Run:
     # -- its end -----------------------------------------------------------------------------------------
 
     def end(self, why: Ending, grace: float) -> None:
-        """Ask everything the run started to go; `over` sees to it that it does. (What has failed by itself before
-        stays failed.)"""
-        if self.ending is None and not self._clearing:
+        """Ask everything the run started to go; `over` sees to it that it does. (What has ended by itself before
+        stays completed or failed.)"""
+        if self.ending is None and self._status is None:
             self.ending = why
             self._ask_to_go(grace)
         else:
@@ -196,7 +200,9 @@ class Run:
         self._duration_ms = round((time.monotonic() - self.began) * 1000)
         self._cpu_ms = round(cpu_seconds * 1000)
         self._max_rss_kb = max_rss_kb
-        if status != 0 and self.ending is None:
+        if status != 0 and self.ending is None and self._place.lease_ended(self.tag):
+            self.ending = lifecycle.SILENT
+        if status != 0 and self.ending is None and self._is_left():
             self._clearing = True
             self._ask_to_go(grace)
 
@@ -205,26 +211,36 @@ class Run:
         try:
             with procfs.elbow_room():
                 self._signal(signal.SIGTERM)
-        except OSError:  # no file handles to look with; `over` tries again
+        except OSError:  # no file handles to look with; `over` kills it
             pass
 
     def over(self) -> bool:
-        """Has it ended? What a run left behind on purpose may stay, but nothing survives a kill."""
+        """Has it ended? A completed run may leave processes behind on purpose; of any other none may live."""
         if self.ending is None and not self._clearing:
             return self._status is not None
+        if time.monotonic() >= self._kill_at:
+            self._kill()
+        return self._status is not None and not self._is_left()
+
+    def _is_left(self) -> bool:
+        """Does any process of the run live, once its shell was reaped? Not decided by a look at all processes: one
+        that starts another and exits can slip through that."""
         try:
             with procfs.elbow_room():
-                return self._seen_off()
+                return bool(self._place.children.of_runs((self.mark,)))
         except OSError:  # no file handles to look with: it is not over until we know
-            return False
+            return True
 
-    def _seen_off(self) -> bool:
-        if time.monotonic() >= self._kill_at and not self._killed:
-            self._signal(signal.SIGKILL)
-            self._killed = True
-        elif self._killed and self._status is not None:
-            self._signal(signal.SIGKILL)  # whatever was started in the meantime
-        return self._status is not None and not self._find()
+    def _kill(self) -> None:
+        """Kill all of it, again each time: a process may have started another while it was looked for."""
+        try:
+            with procfs.elbow_room():
+                self._signal(signal.SIGKILL)
+                for pid in self._place.children.of_runs((self.mark,)):
+                    if pid != self.pid:
+                        self._place.children.kill(pid)
+        except OSError:  # no file handles to look with; the next call tries again
+            pass
 
     def _signal(self, number: int) -> None:
         if self._status is None:  # once it is reaped its pid may be anybody's
@@ -232,32 +248,22 @@ class Run:
                 os.killpg(self.pid, number)
             except (ProcessLookupError, PermissionError):  # gone; or it became another user's, and is not ours to end
                 pass
-        for pid, started in self._find().items():
+        for pid, started in find(self._traces, self._place.eyes.look()).items():
             if pid != self.pid or self._status is not None:
                 signal_one(pid, started, number)
-
-    def _find(self) -> dict[int, int]:
-        sessions = frozenset() if self._session_over else frozenset([self.pid])
-        traces = Traces(frozenset([self.tag]), {self.pid: self.born}, self._place.group, sessions)
-        self._members = find(traces, self._members, look=self._place.eyes.look())
-        if self._status is not None and not self._members:
-            self._session_over = True  # its number may be given to a stranger from now on
-        return self._members
 
     def next_deadline(self) -> float | None:
         """The moment, on the monotonic clock, at which `over` or the worker should look again."""
         if self.ending is None and not self._clearing:
             return self.deadline
-        if self._killed or self._status is not None:
-            return time.monotonic() + 0.02
-        return self._kill_at
+        return max(self._kill_at, time.monotonic() + KILL_AGAIN_AFTER)
 
     def finish(self) -> tuple[lifecycle.Outcome, Report]:
         """Close its log and tell how it ended. What is left in `pipes` is held by a process left behind."""
         duration_ms = self._duration_ms
         self._drain()
         outcome, rc = self._outcome()
-        self.output.close(lambda: logs.end_mark(self.claim.started_at + duration_ms, rc, duration_ms))
+        self.output.close(lambda: log_files.end_mark(self.claim.started_at + duration_ms, rc, duration_ms))
         report = Report(duration_ms, self.output.tail(0), self.output.tail(1), self._cpu_ms, self._max_rss_kb)
         return outcome, report
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Collection, Iterable
 
-from queuectl import lifecycle
-from queuectl.model import Claim, Report
+from queuectl.jobs import lifecycle
+from queuectl.jobs.model import Claim, Report
 from queuectl.settings import Config
-from queuectl.worker.board import Board
-from queuectl.worker.ears import Ears
+from queuectl.system import procfs
+from queuectl.worker.leftover_output import LeftOutput
 from queuectl.worker.log import Log
-from queuectl.worker.process import CannotStart, Ending, Run, Workplace, take
-from queuectl.worker.reports import Reports
+from queuectl.worker.poller import Ears
+from queuectl.worker.process import CannotStart, Ending, Run, Workplace
+from queuectl.worker.process_tree import tag_of
+from queuectl.worker.progress import Reports
+from queuectl.worker.run_registry import Board
 
 SHORT = 0.005  # seconds: runs of this age end in company
 NEVER = float("inf")
@@ -31,6 +33,7 @@ class Slots:
         self._ears = ears
         self._reports = reports
         self._log = log
+        self._left_output = LeftOutput(ears, count, log)
         self._runs: dict[int, Run] = {}  # by the job's number: a pid is free again before a killed run is over
         self._shells: dict[int, Run] = {}  # by pid, until reaped
         self.cramped = False  # the last start failed: one at a time until one succeeds
@@ -55,16 +58,18 @@ class Slots:
 
     def start(self, claim: Claim, config: Config) -> lifecycle.Outcome | None:
         """Start a run; how it ended at once, if it could not be started."""
+        # On the board before there is a process: if we are killed in between, others know what to look for.
+        self._board.pin(claim.seq, procfs.ticks(), tag_of(self._place.worker_id, claim, self._place.database))
+        self._board.write()
         try:
             run = Run(claim, self._place, config)
         except CannotStart as error:
+            self._board.unpin(claim.seq)
             self._log.tell("run not started", job=claim.id, run=claim.run, reason=error)
             if isinstance(error.outcome, lifecycle.NoRoom):
                 self.closed_until = time.monotonic() + lifecycle.NO_ROOM_DELAY
                 self.cramped = True
             return error.outcome
-        self._board.pin(claim.seq, run.pid, run.born, run.tag)
-        self._board.write()  # at once: whoever must end it, if we are killed or the next start hangs, looks there
         self._runs[claim.seq] = self._shells[run.pid] = run
         self.cramped = False
         for pipe in run.pipes:
@@ -94,12 +99,7 @@ class Slots:
     def collect(self, grace: float) -> list[Ended]:
         """The runs that have ended; those that are out of time are asked to go."""
         self._place.eyes.blink()
-        while self._shells:
-            pid, status, used = os.wait4(-1, os.WNOHANG)
-            if pid == 0:
-                break
-            if pid in self._shells:
-                self._shells.pop(pid).reaped(status, used.ru_utime + used.ru_stime, used.ru_maxrss, grace)
+        self._reap(grace)
         now = time.monotonic()
         ended = []
         for run in list(self._runs.values()):
@@ -110,6 +110,11 @@ class Slots:
                 run.end(lifecycle.TimedOut(run.claim.timeout_seconds or 0), grace)
             run.output.flush()
         return ended
+
+    def _reap(self, grace: float) -> None:
+        for pid, status, used in self._place.children.reap():
+            if pid in self._shells:
+                self._shells.pop(pid).reaped(status, used.ru_utime + used.ru_stime, used.ru_maxrss, grace)
 
     def _finish(self, run: Run) -> Ended:
         del self._runs[run.claim.seq]
@@ -122,13 +127,14 @@ class Slots:
         for pipe in open_before:
             if pipe not in run.pipes:
                 self._ears.forget(pipe)
-            else:  # read on, for nothing, so that the process left behind is not killed by its own output
-                self._ears.turn_to(pipe, _discard)
+            else:
+                self._left_output.keep(pipe, run.claim.id)
         return run.claim, outcome, report
 
     def end(self, why: Ending, grace: float, only: Collection[tuple[int, int]] | None = None) -> None:
-        """Ask runs to go: all, or those with these (seq, run)."""
+        """Ask runs to go: all, or those with these (seq, run). What has ended by itself before keeps its outcome."""
         self._place.eyes.blink()
+        self._reap(grace)
         for run in list(self._runs.values()):
             if only is None or (run.claim.seq, run.claim.run) in only:
                 run.end(why, grace)
@@ -141,14 +147,3 @@ class Slots:
 
     def close(self) -> None:
         self._board.remove()
-
-
-def _discard(pipe: int) -> bool:
-    """Read for nothing; False at the end, when it is closed."""
-    try:
-        at_end = not take(pipe)
-    except BlockingIOError:  # somebody else has read it: a job can open its own output
-        return True
-    if at_end:
-        os.close(pipe)
-    return not at_end

@@ -12,39 +12,42 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from queuectl import lifecycle, procfs
-from queuectl.bell import Bell
-from queuectl.errors import Duplicate, OutcomeUnknown, Outdated, StoreReplaced, StoreUnavailable
-from queuectl.lifecycle import Settlement
-from queuectl.model import Claim, Report, Tick
-from queuectl.states import PRUNABLE
+from queuectl.errors import Duplicate, Locked, OutcomeUnknown, Outdated, StoreReplaced, StoreUnavailable
+from queuectl.jobs import lifecycle
+from queuectl.jobs.model import Claim, Report, Tick
+from queuectl.jobs.states import PRUNABLE
+from queuectl.metrics.run_stats import Tally
+from queuectl.queues.selection import Turns
 from queuectl.store import Store, open_store
 from queuectl.store.engine import Line
-from queuectl.store.store import PRUNED_AT_ONCE
-from queuectl.tally import Tally
-from queuectl.turns import Turns
-from queuectl.worker import cgroup, lease
-from queuectl.worker.assignment import LEFT_IN_ORDER, RETIRE, START_AGAIN, Assignment
-from queuectl.worker.board import Board
-from queuectl.worker.ears import Ears
+from queuectl.system import procfs
+from queuectl.system.wakeup import Bell
+from queuectl.worker import cgroup, lease, run_marks
 from queuectl.worker.lease import Lease
 from queuectl.worker.log import Log
+from queuectl.worker.pending_settles import Ended, Unsettled
+from queuectl.worker.poller import Ears
 from queuectl.worker.process import Workplace
+from queuectl.worker.progress import Reports
 from queuectl.worker.recovery import Recovery
-from queuectl.worker.reports import Reports
+from queuectl.worker.run_registry import Board
 from queuectl.worker.slots import Slots
+from queuectl.worker.worker_config import LEFT_IN_ORDER, RETIRE, START_AGAIN, Assignment
 
 LINGER = 0.001  # seconds to wait for other short runs to end, so that they share a transaction
 FLUSH_WITHIN = 0.05  # a settled run is on disk this many seconds later at most
 STORE_PATIENCE = 1.0  # a locked database must not keep the loop from its runs for longer
 RETRY_STORE_AFTER = 0.25
+LEAVE_LOCKED_AFTER = 5.0  # seconds that a worker in a hurry waits for whoever has locked its jobs
 FIRE_AGAIN_AFTER = 0.25
+WORK_OFF_EVERY = 0.03
+SETTLED_AT_ONCE = 200  # runs: if more have ended at the same moment, the next exchange takes the rest
 TALLY_EVERY = 1.0  # what was counted of runs is stored this many seconds later: what a kill -9 may lose of it
 TALLY_TRIES = 3
-LEAST_BEAT = 1.0  # seconds between two looks at a worker that has not kept its promise
+LEAST_BEAT = 1.0  # seconds between two looks for workers that are lost
 PRUNE_EVERY = 60.0
 PRUNES_AT_ONCE = 10
 
@@ -91,7 +94,8 @@ class Worker:
         procfs.keep_elbow_room()
         self._ears = Ears()
         self._turns = Turns.parse(assignment.queues)
-        self._ended: list[tuple[Claim, Settlement, Report]] = []
+        self._ended: list[Ended] = []
+        self._unsettled = Unsettled(self._log)
         self._leaving = assignment.leaving
         self._in_a_hurry = False
         self._asked = 0  # signals to leave, so far
@@ -101,7 +105,9 @@ class Worker:
         self._news = True
         self._due_at = NEVER
         self._fire_at = NEVER
+        self._work_off_at = NEVER
         self._poll_at = 0.0
+        self._began = 0.0  # registered, that is
         self._beat_at = 0.0
         self._prune_at = 0.0
         self._flush_at: float | None = None
@@ -115,18 +121,18 @@ class Worker:
         self._listen()
         self._store = self._patiently(self._open_store)
         self._config = self._patiently(self._store.config)
-        group = cgroup.join(self.id)
         engine = self._store.engine
-        alone = group if assignment.concurrency == 1 else ""
+        self._bell = self._patiently(lambda: Bell(engine.run_dir, self.id))  # before any other file
+        group = cgroup.join(self.id)
         self._lease = Lease(engine.run_dir, self.id)
         place = Workplace(
-            self.id, _open_here(), engine.log_dir, engine.identity, alone, engine.run_dir,
-            may_start=lambda: not self._lease.over,
+            self.id, _open_here(), engine.log_dir, engine.identity, engine.run_dir,
+            may_start=lambda: not self._lease.over, lease_ended=self._lease.ended,
+            file_limits=run_marks.raise_file_limit(),
         )  # fmt: skip
         board = self._patiently(lambda: Board(engine.run_dir, self.id, engine.identity, group))
         reports = Reports(self._store, self.id, self._log)
         self._slots = Slots(assignment.concurrency, place, board, self._ears, reports, self._log)
-        self._bell = self._patiently(lambda: Bell(engine.run_dir, self.id))
         self._recovery = Recovery(self._store, group, self._tally, self._log)
         self._ears.turn_to(self._bell.fileno(), self._heard_bell)
 
@@ -152,10 +158,11 @@ class Worker:
     def serve(self) -> int:
         """Register, put right what dead workers left, then take turns until there is nothing left to do."""
         self._patiently(self._register)
+        self._began = time.monotonic()
         self._patiently(self._recover_lost)
         self._say_ready()
         self._log.tell("started", pid=os.getpid(), slots=self._assignment.concurrency)
-        while not (self._leaving and not self._slots and not self._ended):
+        while not (self._leaving and not self._slots and not self._ended and not self._unsettled):
             self._wait()
             self._collect()
             if self._ended and self._slots.end_soon():
@@ -171,8 +178,12 @@ class Worker:
                 self._exchange()
             elif now >= self._poll_at:
                 self._poll()
+            if now >= self._unsettled.due_at:
+                self._settle_one_by_one()
             if now >= self._fire_at:
                 self._fire()
+            if now >= self._work_off_at:
+                self._work_off()
             self._pass_on_reports()
             if now >= self._beat_at:
                 self._beat()
@@ -182,14 +193,15 @@ class Worker:
             self._flush()
         self._lease.end()
         self._slots.close()
-        self._bell.close()
         self._store.close()
+        self._bell.close()  # last: until now nobody may open a queue whose files were removed
         self._log.tell("left")
         return self._exit_code
 
     def _wait(self) -> None:
-        moments = [self._due_at, self._fire_at, self._poll_at, self._beat_at, self._tally_at]
-        moments += [self._slots.next_moment(), time.monotonic() + self._lease.left]
+        self._hear_line()
+        moments = [self._due_at, self._fire_at, self._poll_at, self._beat_at, self._tally_at, self._unsettled.due_at]
+        moments += [self._work_off_at, self._slots.next_moment(), time.monotonic() + self._lease.left]
         if self._flush_at is not None:
             moments.append(self._flush_at)
         timeout = 0.0 if self._news else max(0.0, min(moments) - time.monotonic())
@@ -197,20 +209,24 @@ class Worker:
 
     def _collect(self) -> None:
         """Take note of the runs that have ended."""
+        if self._lease.over and not self._lease.asked:
+            self._fence()  # first: what goes wrong with a run after its lease is not the job's failure
         for ended in self._slots.collect(self._config["kill_grace"]):
             self._settle_later(*ended)
-        if self._lease.over and not self._lease.asked:
-            self._fence()
 
     def _exchange(self) -> None:
         """One transaction: what ended is settled, free slots are filled, news is read."""
-        free = 0 if self._leaving or self._lease.over else self._slots.free
+        free = 0 if self._leaving or self._lease.over or self._unsettled.full else self._slots.free
         open_again = self._slots.closed_until if time.monotonic() < self._slots.closed_until else NEVER
         tally = self._tally if time.monotonic() >= self._tally_at else None
+        ended = self._ended[:SETTLED_AT_ONCE]
         try:
-            tick = self._store.tick(self.id, self._ended, free, self._turns, self._going_on(), tally)
+            tick = self._store.tick(self.id, ended, free, self._turns, self._going_on(), tally)
         except (StoreReplaced, Outdated) as error:
             self._start_over(error)
+            return
+        except Locked as error:
+            self._meet_lock(error)
             return
         except StoreUnavailable as error:
             self._report_trouble(error)
@@ -231,25 +247,21 @@ class Worker:
             return
         self._in_doubt = False
         now = time.monotonic()
-        if self._ended:
-            self._flush_soon()
-        self._count(tick)
+        self._take_note(ended, tick)
         self._tally_later(anew=tally is not None)
-        settled = [claim for claim, _, _ in self._ended]
-        self._ended.clear()
-        self._news = False
+        del self._ended[: len(ended)]
+        self._news = bool(self._ended)
         self._config = tick.config
         self._due_at = min(open_again, NEVER if tick.due_in is None else now + tick.due_in)
         self._fire_at = NEVER if tick.fire_in is None or tick.stop else now + tick.fire_in
+        if tick.undone and not tick.stop:
+            self._work_off_at = min(self._work_off_at, now + WORK_OFF_EVERY)
         self._poll_at = now + tick.config["worker_poll_interval"]
         self._beat_at = min(self._beat_at, now + self._beat_every())
-        for claim in tick.refused:
-            self._log.tell("late result refused", job=claim.id, run=claim.run)
         if tick.cancels:
             self._slots.end(lifecycle.Cancelled(), tick.config["kill_grace"], only=tick.cancels)
         if tick.stop:
             self._leave(in_a_hurry=tick.stop == "now")
-        self._slots.settled(settled)  # before anything new: what ended may leave processes behind
         for claim in tick.claims:
             if self._lease.over:  # the answer was long on its way: others may have it by now
                 self._settle_later(claim, lifecycle.SILENT, Report(duration_ms=0))
@@ -258,14 +270,48 @@ class Worker:
             else:
                 self._start(claim)
 
-    def _count(self, tick: Tick) -> None:
-        """Take note of the runs that were settled; those of before are stored."""
-        if tick.tallied:
+    def _take_note(self, ended: Sequence[Ended], tick: Tick) -> None:
+        """These runs were settled."""
+        if tick.tallied:  # those of before are stored
             self._tally.clear()
-        for claim, end, report in self._ended:
+        if not ended:
+            return
+        for claim, end, report in ended:
             if claim not in tick.refused:
                 state = (lifecycle.despite_cancel(end) if (claim.seq, claim.run) in tick.cancels else end).state
                 self._tally.add(claim.queue, state, report.duration_ms or 0, claim.wait_ms)
+        for claim in tick.refused:
+            self._log.tell("late result refused", job=claim.id, run=claim.run)
+        self._slots.settled([claim for claim, _, _ in ended])
+        self._flush_soon()
+
+    def _meet_lock(self, error: Locked) -> None:
+        """Others hold a lock, and nothing has happened. What ended is settled one by one, the rest goes on."""
+        if self._ended:
+            self._unsettled.add(self._ended)
+            self._ended = []
+        else:  # it is in the way of claims
+            self._report_trouble(error)
+            self._news = False
+            self._due_at = time.monotonic() + RETRY_STORE_AFTER
+        if time.monotonic() >= self._tally_at:
+            self._tally_later(anew=True)
+
+    def _settle_one_by_one(self) -> None:
+        try:
+            self._unsettled.retry(self._settle_alone)
+        except (StoreReplaced, Outdated) as error:
+            self._start_over(error)
+        except StoreUnavailable as error:
+            self._report_trouble(error)
+        if self._in_a_hurry and not self._slots and self._unsettled.waiting > LEAVE_LOCKED_AFTER:
+            raise LeftWaiting(f"others have locked {len(self._unsettled)} of its jobs")
+
+    def _settle_alone(self, run: Ended) -> None:
+        tick = self._store.tick(self.id, [run], at_once=True)
+        self._news |= tick.given_up  # the next exchange sees to that
+        self._take_note([run], tick)
+        self._tally_later()
 
     def _tally_later(self, anew: bool = False) -> None:
         """Store what was counted within a second, with whatever else there is to say by then; nothing, never."""
@@ -290,7 +336,8 @@ class Worker:
         """What we know to be ours, if the store may think otherwise."""
         if not self._in_doubt:
             return None
-        return self._slots.running
+        ended = {(claim.seq, claim.run) for claim, _, _ in self._ended}
+        return self._slots.running | self._unsettled.runs | ended
 
     def _poll(self) -> None:
         """The net below the bell: has anything been written that nobody told us of?"""
@@ -318,14 +365,28 @@ class Worker:
         except (StoreUnavailable, Duplicate) as error:
             self._report_trouble(error)
 
+    def _work_off(self) -> None:
+        """Do a step of what was too much for the transactions that caused it; others may write before the next."""
+        self._work_off_at = NEVER
+        try:
+            if self._store.work_off():
+                self._work_off_at = time.monotonic() + WORK_OFF_EVERY
+                self._flush_soon()
+        except (StoreReplaced, Outdated) as error:
+            self._start_over(error)
+        except StoreUnavailable as error:
+            self._report_trouble(error)
+            self._work_off_at = time.monotonic() + RETRY_STORE_AFTER
+
     def _start_over(self, error: StoreUnavailable | None = None) -> None:
         """What we hold is not ours any more: end what came from it, and leave the place to a successor."""
         if error:
             self._report_trouble(error)
         self._exit_code = START_AGAIN
         self._news = False
-        self._due_at = self._fire_at = self._poll_at = self._tally_at = NEVER
+        self._due_at = self._fire_at = self._work_off_at = self._poll_at = self._tally_at = NEVER
         self._ended.clear()
+        self._unsettled.clear()
         self._leave(in_a_hurry=True)
 
     # -- runs --------------------------------------------------------------------------------------------
@@ -425,21 +486,24 @@ class Worker:
         self._bell.clear()
         self._news = True
 
-    def _heard_line(self, _: int) -> None:
-        assert self._line is not None
+    def _hear_line(self) -> None:
+        """Take what came while we waited, or with an answer of the store."""
+        if self._line is None:
+            return
         try:
             self._news |= self._line.hear()
-        except OSError as error:  # with the next beat we try to get another; polling goes on
+        except OSError as error:  # a beat opens another; polling goes on
             self._log.tell("line lost", reason=error)
             self._ears.turn_from(self._line.fileno())
             self._line.close()
             self._line = None
+            self._beat_at = time.monotonic()
 
     def _hold_the_line(self) -> None:
         if self._line is None:
             self._line = self._store.engine.listen()
             if self._line is not None:
-                self._ears.turn_to(self._line.fileno(), self._heard_line)
+                self._ears.turn_to(self._line.fileno(), lambda _: self._hear_line())
                 self._news = True  # what was said before we listened
 
     def _beat_every(self) -> float:
@@ -455,7 +519,9 @@ class Worker:
     def _beat(self) -> None:
         """A sign of life, a look for dead workers, and the clean-up that `retention_days` asks for."""
         now, since, cut_off = time.monotonic(), lease.now(), self._lease.over
-        self._beat_at = now + self._beat_every()
+        age = now - self._began
+        # Soon after the start, and then less and less often: whoever was killed before it may not have been dead yet.
+        self._beat_at = now + min(self._beat_every(), max(LEAST_BEAT, age))
         try:
             promised = self._store.heartbeat(self.id)
             if promised is not None:
@@ -466,9 +532,9 @@ class Worker:
             self._news |= promised is None
             self._hold_the_line()
             self._store.engine.tidy()
-            self._judges &= not cut_off
+            # Not before those who were away with us have had the time to show themselves.
+            self._judges = age >= self._beat_every() and not cut_off
             self._recover_lost(patience=0.1)  # our own runs must not wait for a stranger's to die
-            self._judges = True  # from the next beat on: by then, those who were away with us have shown themselves
             if (expiry := self._store.next_expiry()) is not None:  # a lost machine is noticed as soon as it may be
                 self._beat_at = min(self._beat_at, now + max(expiry, LEAST_BEAT))
             days = self._config["retention_days"]
@@ -485,7 +551,7 @@ class Worker:
 
     def _prune(self, age: float) -> None:
         for _ in range(PRUNES_AT_ONCE):
-            if self._store.prune(PRUNABLE, age) < PRUNED_AT_ONCE:
+            if not self._store.prune(PRUNABLE, age):
                 return
         self._prune_at = 0.0  # there is more: go on with the next beat
 
@@ -497,6 +563,8 @@ class Worker:
         self._flush_at = None
         try:
             self._store.engine.flush()
+        except (StoreReplaced, Outdated) as error:
+            self._start_over(error)
         except StoreUnavailable as error:
             self._report_trouble(error)
             # What cannot be made durable must not grow: no new runs until a sync succeeds.
@@ -510,7 +578,7 @@ class Worker:
             except (StoreReplaced, Outdated):  # waiting does not bring it back
                 raise
             except (StoreUnavailable, OSError) as error:
-                if isinstance(error, OSError) and error.errno not in PASSING:
+                if not isinstance(error, StoreUnavailable) and error.errno not in PASSING:
                     raise
                 self._report_trouble(error)
                 self._ears.listen(RETRY_STORE_AFTER)

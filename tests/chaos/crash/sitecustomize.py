@@ -1,8 +1,9 @@
-"""Loaded by every Python that has this folder on its PYTHONPATH: kills the process at a chosen step.
+"""Loaded by every Python that has this folder on its PYTHONPATH: kills, or stops, the process at a chosen step.
 
 CRASH_AT is `sql:N` (just before the process's Nth SQL statement, BEGIN and COMMIT included) or
 `before:module:Class.name` / `after:module:Class.name` (around a call). CRASH_ONCE names a file that is made at the
-crash: whoever finds it there is spared, so that a successor can show what it makes of the mess.
+crash: whoever finds it there is spared, so that a successor can show what it makes of the mess. CRASH_WHEN names a
+file: before that is there, nothing happens. CRASH_SIGNAL is sent instead of SIGKILL.
 """
 
 import importlib
@@ -15,11 +16,13 @@ spot = os.environ.get("CRASH_AT", "")
 
 
 def crash() -> None:
+    if not os.path.exists(os.environ.get("CRASH_WHEN", "/")):
+        return
     try:
         os.close(os.open(os.environ["CRASH_ONCE"], os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except FileExistsError:
         return
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.Signals[os.environ.get("CRASH_SIGNAL", "SIGKILL")])
 
 
 def crash_at_statement(number: int) -> None:

@@ -30,8 +30,8 @@ def top_command(store: Store, interval: float) -> int:
         import curses  # noqa: F401
     except ModuleNotFoundError:
         raise InvalidInput("this Python was built without curses", "use queuectl status --watch") from None
+    from queuectl.cli.top.loop import Watch
     from queuectl.cli.top.terminal import Terminal
-    from queuectl.cli.top.watch import Watch
 
     store.close()  # it could be opened, and that is what we wanted to know: the reader has its own
     with Terminal() as terminal:

@@ -6,14 +6,14 @@ import json
 import re
 from collections.abc import Iterator
 
-from queuectl import times
 from queuectl.cli.render import advice
 from queuectl.cli.top import view as v
-from queuectl.cli.top.cells import MOST_CELLS, Line, cut, one_line, paragraph, said, wrapped
 from queuectl.cli.top.panes import lasted, progress, since
+from queuectl.cli.top.text_layout import MOST_CELLS, Line, cut, one_line, paragraph, said, wrapped
 from queuectl.cli.top.view import Known, View
-from queuectl.model import Job
-from queuectl.states import WAITING
+from queuectl.jobs.model import Job
+from queuectl.jobs.states import WAITING
+from queuectl.system import times
 
 LEAST_OUTPUT, SHOWN_OUTPUT = 5, 100  # lines on a job's page
 MARKS = ("--- START ", "--- END ", "--- CUT ", "--- LOST ")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from queuectl import times
 from queuectl.cli.render import COLOURS, percent
-from queuectl.cli.top.cells import Line, one_line, width
+from queuectl.cli.top.text_layout import Line, one_line, width
 from queuectl.cli.top.view import Known, Pane, Row
-from queuectl.model import Job, Queue, Worker
-from queuectl.turns import described, serves
+from queuectl.jobs.model import Job, Queue, Worker
+from queuectl.queues.selection import described, serves
+from queuectl.system import times
 
 WIDE = 60  # from here on columns stand two blanks apart
 LEAST_COMMAND = 20

@@ -7,13 +7,13 @@ import threading
 import time
 from collections.abc import Callable
 
-from queuectl import logs, times
 from queuectl.cli.app import whoever_typed_this
 from queuectl.cli.top.view import LOG_LINES, MOST_ROWS, Order, Page, Pane, Row, Snapshot, Wanted
 from queuectl.errors import NotFound, QueuectlError, StoreReplaced
-from queuectl.model import Job, Worker
-from queuectl.reasons import reasons_for
+from queuectl.jobs import log_files
+from queuectl.jobs.model import Job, Worker
 from queuectl.store import Store, open_store
+from queuectl.system import times
 
 PATIENCE = 5.0  # seconds that a locked database is waited for
 MOST_LOG_BYTES = 262_144
@@ -150,7 +150,7 @@ def _page(store: Store, wanted: Wanted, workers: tuple[Worker, ...], now: int) -
         job = views.job(wanted.job)
     except NotFound:
         return Page(wanted.job, None)
-    reasons = tuple(reasons_for(store, job, workers, now))
+    reasons = tuple(store.views.explain(job, workers, now))
     log, remark = _log(job) if wanted.log else ((), "")
     return Page(job.id, job, reasons, log, remark)
 
@@ -161,7 +161,7 @@ def _log(job: Job) -> tuple[tuple[str, ...], str]:
         remark = f"It ran on {job.log_host}, which has its log: {job.log_path}"
         return tuple(((job.stdout or "") + (job.stderr or "")).splitlines()), remark
     try:
-        printed, _ = logs.read(job.log_path, LOG_LINES, MOST_LOG_BYTES)
+        printed, _ = log_files.read(job.log_path, LOG_LINES, MOST_LOG_BYTES)
     except OSError as error:
         return (), f"Its log cannot be read: {error.strerror}."
     lines = printed.decode("utf-8", "replace").split("\n")

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from queuectl.cli.render import advice
 from queuectl.cli.top import pages
 from queuectl.cli.top import view as v
-from queuectl.cli.top.cells import Line, cut, cut_start, one_line, paragraph, said, width
 from queuectl.cli.top.panes import WIDE, heads_and_rows
+from queuectl.cli.top.text_layout import Line, cut, cut_start, one_line, paragraph, said, width
 from queuectl.cli.top.view import Known, Pane, View
-from queuectl.times import plural
+from queuectl.system.times import plural
 
 ROOMY = 12  # rows from which there is a line with the counts
 EMPTY = {

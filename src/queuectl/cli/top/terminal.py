@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from types import FrameType, TracebackType
 
 from queuectl.cli.render import COLOURS
-from queuectl.cli.top.cells import Line
+from queuectl.cli.top.text_layout import Line
 from queuectl.errors import InvalidInput
 
 INSTEAD = "see the queue with queuectl status --watch"

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from queuectl.model import Job, Queue, Worker
-from queuectl.states import FINISHED
+from queuectl.jobs.model import Job, Queue, Worker
+from queuectl.jobs.states import FINISHED
 
 MOST_ROWS = 300
 LOG_LINES = 1000

@@ -7,17 +7,17 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from queuectl import jsontext
+from queuectl.client.http_client import ROOT
 from queuectl.errors import InvalidInput, did_you_mean
-from queuectl.remote import ROOT
-from queuectl.web.access import Role
-from queuectl.web.api.check import check, from_text
+from queuectl.system import strict_json
 from queuectl.web.api.openapi import document
 from queuectl.web.api.operation import Call, Operation, Reply
-from queuectl.web.api.table import OPERATIONS
-from queuectl.web.refusals import Malformed, WrongKind
+from queuectl.web.api.operations import OPERATIONS
+from queuectl.web.api.validation import check, from_text
+from queuectl.web.auth import Role
+from queuectl.web.http_errors import Malformed, WrongKind
+from queuectl.web.rendering import View, answer, ask_of
 from queuectl.web.routing import Door, desk, user_of
-from queuectl.web.view import View, answer, ask_of
 
 
 def _door(operation: Operation) -> Door:
@@ -71,7 +71,7 @@ def _body(schema: dict[str, Any], kind: str, raw: bytes) -> Any:
     if kind.partition(";")[0].strip().lower() != "application/json":
         raise WrongKind("the body must be JSON", "send Content-Type: application/json")
     try:
-        body = jsontext.parse(raw.decode())
+        body = strict_json.parse(raw.decode())
     except UnicodeDecodeError:
         raise Malformed("the body is not valid UTF-8", "send UTF-8") from None
     except InvalidInput as error:

@@ -6,14 +6,14 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from queuectl import search
 from queuectl.errors import InvalidInput
-from queuectl.search import Filter
+from queuectl.jobs import job_filter
+from queuectl.jobs.job_filter import Filter
 from queuectl.store import Store
 from queuectl.web import cursors
 from queuectl.web.api.jobs import whole_id
 from queuectl.web.api.operation import Call
-from queuectl.web.deeds import DEEDS, Deed, Outcome, step
+from queuectl.web.job_actions import DEEDS, Deed, Outcome, step
 
 BUDGET = 5.0  # seconds
 
@@ -49,7 +49,7 @@ def _apply(store: Store, call: Call, deed: Deed) -> dict[str, Any]:
 
 def _meant(deed: Deed, words: str) -> tuple[Filter, tuple[str, ...]]:
     """Jobs that fit this and are in one of these states: each of these can be looked for along an index."""
-    wanted = search.parse(words)
+    wanted = job_filter.parse(words)
     if wanted == Filter():  # an empty variable in a script must not be the end of all jobs
         raise InvalidInput("an empty search means every job", "name at least a state, for example state:completed")
     if wanted.state is None:

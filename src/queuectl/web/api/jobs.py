@@ -5,17 +5,16 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from queuectl import newjob, search
+from queuectl.client.http_client import ROOT
 from queuectl.errors import InvalidInput, NotFound
-from queuectl.newjob import NewJob
-from queuectl.reasons import reasons_for
-from queuectl.remote import ROOT
-from queuectl.search import Filter
-from queuectl.store import Store, several
+from queuectl.jobs import job_filter, job_spec
+from queuectl.jobs.job_filter import Filter
+from queuectl.jobs.job_spec import NewJob
+from queuectl.store import Store, enqueue_fields
 from queuectl.web import cursors
-from queuectl.web.afar import from_afar
 from queuectl.web.api.operation import Call, Reply
 from queuectl.web.api.schemas import MOST_JOBS
+from queuectl.web.remote_cwd import from_afar
 
 FILTERS = ("state", "queue", "tag", "batch")
 
@@ -37,14 +36,16 @@ def create_jobs(store: Store, call: Call) -> Reply:
         raise InvalidInput(f"there are {len(wanted):,} jobs", f"send 1 to {MOST_JOBS:,} of them")
 
     def read(fields: Any) -> NewJob:
-        return newjob.from_fields(from_afar(store, fields))
+        return job_spec.from_fields(from_afar(store, fields))
 
     key = call.query.get("Idempotency-Key")
     submission = None if key is None else (key, hashlib.sha256(call.raw).hexdigest())
-    ids = several.enqueue(store, wanted if many else [wanted], many, read, submission)
+    stored = store.views.reader()
+    enqueue_fields.enqueue(store, wanted if many else [wanted], many, read, submission, stored)
     if many:
-        return Reply({"jobs": [job.as_json() for job in store.views.these(ids)]}, 201)
-    return Reply(store.views.job(ids[0]).as_json(), 201, {"Location": f"{ROOT}/jobs/{ids[0]}"})
+        return Reply({"jobs": [job.as_json() for job in stored.jobs()]}, 201)
+    job = stored.job()
+    return Reply(job.as_json(), 201, {"Location": f"{ROOT}/jobs/{job.id}"})
 
 
 # -- looking at them -------------------------------------------------------------------------------------
@@ -57,12 +58,12 @@ def list_jobs(store: Store, call: Call) -> dict[str, Any]:
 
 
 def _filter(call: Call) -> Filter:
-    wanted = search.parse(call.query.get("q", ""))
+    wanted = job_filter.parse(call.query.get("q", ""))
     for name in FILTERS:
         if (value := call.query.get(name)) is not None:
             if getattr(wanted, name) not in (None, value):
                 raise InvalidInput(f'"{name}" and "{name}:" in "q" differ', "keep one of them")
-            wanted = wanted.but(**{name: newjob.text(name, value)})
+            wanted = wanted.but(**{name: job_spec.text(name, value)})
     return wanted
 
 
@@ -91,7 +92,7 @@ def explain_job(store: Store, call: Call) -> dict[str, Any]:
     return {
         "id": job.id,
         "state": job.state,
-        "reasons": reasons_for(store, job, store.views.workers(), store.views.clock()),
+        "reasons": store.views.explain(job, store.views.workers(), store.views.clock()),
     }
 
 
@@ -109,9 +110,9 @@ def retry_job(store: Store, call: Call) -> dict[str, Any]:
 
 
 def _steer(store: Store, call: Call, do: Any) -> dict[str, Any]:
-    id = store.views.resolve(call.path["id"])
-    do([id])
-    return store.views.job(id).as_json()
+    changed = store.views.reader()
+    do([store.views.resolve(call.path["id"])], before_commit=changed)
+    return changed.job().as_json()
 
 
 def delete_job(store: Store, call: Call) -> Reply:

@@ -6,10 +6,10 @@ import functools
 from typing import Any
 
 from queuectl import __version__
-from queuectl.remote import ROOT
+from queuectl.client.http_client import ROOT
 from queuectl.web.api.operation import Operation
+from queuectl.web.api.operations import IN_PATH, JOB_ID, OPERATIONS
 from queuectl.web.api.schemas import SCHEMAS, ref
-from queuectl.web.api.table import IN_PATH, JOB_ID, OPERATIONS
 
 REASONS = {
     400: "It cannot be read",
@@ -21,6 +21,7 @@ REASONS = {
     413: "It is too large",
     415: "It is not application/json",
     422: "It means nothing",
+    429: "Too many streams and waiting requests are open: try again later",
     503: "The queue cannot be reached now: try again",
 }
 FINE = "Done"
@@ -85,6 +86,7 @@ def _others(operation: Operation) -> list[dict[str, Any]]:
 def errors_of(operation: Operation) -> list[int]:
     """The refusals that any such operation may answer with."""
     found = {401, 403, 422, 503}
+    found |= {429} if operation.live else set()
     found |= {404} if operation.in_path else set()
     found |= {408, 409, 413} if operation.changes else set()
     found |= {400, 415} if operation.body is not None else set()

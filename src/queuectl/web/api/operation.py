@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from queuectl.web.access import Role, User
 from queuectl.web.api.schemas import Schema
+from queuectl.web.auth import Role, User
 
 
 class Param(NamedTuple):

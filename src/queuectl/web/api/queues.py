@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from queuectl import newjob
 from queuectl.errors import NotFound, did_you_mean
-from queuectl.model import Queue
+from queuectl.jobs import job_spec
+from queuectl.jobs.lifecycle import State
+from queuectl.jobs.model import Queue
 from queuectl.store import Store
-from queuectl.web.access import Role
 from queuectl.web.api.operation import Call
+from queuectl.web.auth import Role
 from queuectl.web.routing import admit
 
 
@@ -30,20 +31,17 @@ def get_queue(store: Store, call: Call) -> dict[str, Any]:
 
 def change_queue(store: Store, call: Call) -> dict[str, Any]:
     """Pause a queue or let it go on; an admin may also limit it, or say how its jobs are retried."""
-    name = newjob.name("queue", call.path["name"])
+    name = job_spec.name("queue", call.path["name"])
     changes = dict(call.body)
     if changes.keys() - {"paused"}:
         admit(call.user, Role.ADMIN)
     for field in ("retry_on", "no_retry_on"):
         if field in changes:
-            changes[field] = " ".join(newjob.ends(field, changes[field])) or None
+            changes[field] = " ".join(job_spec.ends(field, changes[field])) or None
     for field in ("at_once", "per_key", "rate", "rate_ms"):
         if changes.get(field) is not None:
             changes[field] = int(changes[field])
+    # Counted before: a count after the commit could fail, and the change has happened.
+    counts = {queue.name: queue.jobs for queue in store.views.queues()}
     rules = store.change_queue(name, **changes)
-    jobs = next((queue.jobs for queue in store.views.queues() if queue.name == name), None)
-    return Queue(name, jobs if jobs is not None else _none(store), rules).as_json()
-
-
-def _none(store: Store) -> dict[str, int]:
-    return dict.fromkeys(store.views.counts(), 0)
+    return Queue(name, counts.get(name, dict.fromkeys(map(str, State), 0)), rules).as_json()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from queuectl import times
+from queuectl.client.http_client import ROOT
 from queuectl.errors import InvalidInput
-from queuectl.remote import ROOT
-from queuectl.schedule import Schedule
+from queuectl.schedules.local_timezone import local_zone
+from queuectl.schedules.schedule import Firing, Schedule
 from queuectl.store import Store
-from queuectl.web.afar import from_afar
+from queuectl.store.schedules import FiringReader
+from queuectl.system import times
 from queuectl.web.api.operation import Call, Reply
-from queuectl.zone import local_zone
+from queuectl.web.remote_cwd import from_afar
 
 SHOWN = 5
 
@@ -24,7 +26,8 @@ def list_schedules(store: Store, call: Call) -> dict[str, Any]:
 
 def get_schedule(store: Store, call: Call) -> dict[str, Any]:
     """Get a schedule, its next five firings, and what became of the last ones."""
-    return _details(store, store.schedules.get(call.path["name"]))
+    found = store.schedules.get(call.path["name"])
+    return _details(found, store.schedules.firings(found.name, SHOWN))
 
 
 def list_firings(store: Store, call: Call) -> dict[str, Any]:
@@ -36,7 +39,7 @@ def list_firings(store: Store, call: Call) -> dict[str, Any]:
 def create_schedule(store: Store, call: Call) -> Reply:
     """Make a schedule; refused if there is one of this name."""
     new = _add(store, call.body["name"], call.body, local_zone(), replace=False)
-    return Reply(_details(store, new), 201, {"Location": f"{ROOT}/schedules/{new.name}"})
+    return Reply(new, 201, {"Location": f"{ROOT}/schedules/{new['name']}"})
 
 
 def replace_schedule(store: Store, call: Call) -> Reply:
@@ -44,18 +47,20 @@ def replace_schedule(store: Store, call: Call) -> Reply:
     name = call.path["name"]
     old = next((one for one, _ in store.schedules.all() if one.name == name), None)
     new = _add(store, name, call.body, old.zone if old else local_zone(), replace=True)
-    return Reply(_details(store, new), 200 if old else 201)
+    return Reply(new, 200 if old else 201)
 
 
-def _add(store: Store, name: str, body: dict[str, Any], zone: str, replace: bool) -> Schedule:
+def _add(store: Store, name: str, body: dict[str, Any], zone: str, replace: bool) -> dict[str, Any]:
     every = body.get("every_seconds")
     if every is not None and not 1 <= every <= times.LONGEST_DELAY:
         raise InvalidInput('"every_seconds" is out of range', f"it takes 1 to {times.LONGEST_DELAY}")
     fields = {key: value for key, value in from_afar(store, body["job"]).items() if value is not None}
-    return store.schedules.add(
+    firings = FiringReader(SHOWN)
+    new = store.schedules.add(
         name, body.get("cron"), every, body.get("zone") or zone, fields, body.get("overlap"), body.get("missed"),
-        replace,
+        replace, firings,
     )  # fmt: skip
+    return _details(new, firings.last)
 
 
 def delete_schedule(store: Store, call: Call) -> Reply:
@@ -66,23 +71,29 @@ def delete_schedule(store: Store, call: Call) -> Reply:
 
 def pause_schedule(store: Store, call: Call) -> dict[str, Any]:
     """Let a schedule rest."""
-    return _details(store, store.schedules.pause([call.path["name"]], paused=True)[0])
+    return _pause(store, call.path["name"], paused=True)
 
 
 def resume_schedule(store: Store, call: Call) -> dict[str, Any]:
     """Let a schedule go on. What it would have done meanwhile is not made up for."""
-    return _details(store, store.schedules.pause([call.path["name"]], paused=False)[0])
+    return _pause(store, call.path["name"], paused=False)
+
+
+def _pause(store: Store, name: str, paused: bool) -> dict[str, Any]:
+    firings = FiringReader(SHOWN)
+    [one] = store.schedules.pause([name], paused, firings)
+    return _details(one, firings.last)
 
 
 def trigger_schedule(store: Store, call: Call) -> Reply:
     """Enqueue a schedule's job now, besides its firings."""
-    id = store.schedules.trigger(call.path["name"])
-    return Reply(store.views.job(id).as_json(), 201, {"Location": f"{ROOT}/jobs/{id}"})
+    job = store.schedules.trigger(call.path["name"])
+    return Reply(job.as_json(), 201, {"Location": f"{ROOT}/jobs/{job.id}"})
 
 
-def _details(store: Store, one: Schedule) -> dict[str, Any]:
+def _details(one: Schedule, last: Sequence[Firing]) -> dict[str, Any]:
     return {
         **one.as_json(),
         "next": [times.iso(moment) for moment in one.coming(SHOWN)],
-        "last": [firing.as_json() for firing in store.schedules.firings(one.name, SHOWN)],
+        "last": [firing.as_json() for firing in last],
     }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from queuectl import newjob, rules
-from queuectl.graph import CONDITIONS
-from queuectl.lifecycle import State
-from queuectl.model import WORKER_STATES
-from queuectl.schedule import MISSED, OVERLAPS
+from queuectl.jobs import job_spec
+from queuectl.jobs.dependency_rules import CONDITIONS
+from queuectl.jobs.lifecycle import State
+from queuectl.jobs.model import WORKER_STATES
+from queuectl.queues import policy
+from queuectl.schedules.schedule import MISSED, OVERLAPS
 from queuectl.settings import SETTINGS
 
 Schema = dict[str, Any]
@@ -63,7 +64,7 @@ IDS: Schema = many(TEXT, minItems=1, maxItems=MOST_JOBS)
 _LINK: Schema = {
     "oneOf": [NAME, record({"id": NAME, "condition": {"type": "string", "enum": list(CONDITIONS)}}, ("condition",))]
 }
-_END: Schema = {"type": ["integer", "string"], "description": newjob.ENDS_HELP}
+_END: Schema = {"type": ["integer", "string"], "description": job_spec.ENDS_HELP}
 
 NEW_JOB = wish(
     {
@@ -72,8 +73,8 @@ NEW_JOB = wish(
         "queue": maybe(NAME),
         "priority": {
             "type": ["integer", "null"],
-            "minimum": -newjob.PRIORITIES,
-            "maximum": newjob.PRIORITIES,
+            "minimum": -job_spec.PRIORITIES,
+            "maximum": job_spec.PRIORITIES,
             "description": "Higher runs first.",
         },
         "max_retries": {"type": ["integer", "null"], "minimum": 0, "maximum": SETTINGS["max_retries"].at_most},
@@ -81,7 +82,7 @@ NEW_JOB = wish(
         "timeout_seconds": {
             "type": ["number", "string", "null"],
             "minimum": 0,
-            "maximum": newjob.LONGEST_TIMEOUT,
+            "maximum": job_spec.LONGEST_TIMEOUT,
             "description": "Or a duration: 5m. 0: no limit.",
         },
         "run_at": {
@@ -100,14 +101,14 @@ NEW_JOB = wish(
         "tags": {"type": ["array", "null"], "items": {"type": "string", "minLength": 1, "maxLength": 128}},
         "depends_on": {"type": ["array", "null"], "items": _LINK},
         "batch": maybe(NAME),
-        "max_fails": {"type": ["integer", "null"], "minimum": 1, "maximum": newjob.PRIORITIES},
+        "max_fails": {"type": ["integer", "null"], "minimum": 1, "maximum": job_spec.PRIORITIES},
         "key": {"type": ["string", "null"], "minLength": 1, "maxLength": 128},
-        "key_limit": {"type": ["integer", "null"], "minimum": 1, "maximum": newjob.PRIORITIES},
+        "key_limit": {"type": ["integer", "null"], "minimum": 1, "maximum": job_spec.PRIORITIES},
         "retry_on": {"type": ["array", "null"], "items": _END},
         "no_retry_on": {"type": ["array", "null"], "items": _END},
         "notify": {"type": ["array", "null"], "items": NAME, "description": "Names of hooks."},
         "unique_key": {"type": ["string", "null"], "minLength": 1, "maxLength": 128},
-        "on_duplicate": {"type": ["string", "null"], "enum": [*newjob.ON_DUPLICATE, None]},
+        "on_duplicate": {"type": ["string", "null"], "enum": [*job_spec.ON_DUPLICATE, None]},
     },
     needs=("command",),
 )
@@ -170,7 +171,7 @@ EVENT = record(
     }
 )
 
-_LIMIT: Schema = {"type": ["integer", "null"], "minimum": 1, "maximum": rules.MOST}
+_LIMIT: Schema = {"type": ["integer", "null"], "minimum": 1, "maximum": policy.MOST}
 RULES: dict[str, Schema] = {
     "paused": FLAG,
     "at_once": said(_LIMIT, "So many of its jobs may run at once."),
@@ -304,6 +305,7 @@ PROBLEM: Schema = {
         "detail": TEXT,
         "hint": TEXT,
         "index": said(WHOLE, "Of several new jobs, the one that it is about."),
+        "outcome": said({"const": "unknown"}, "The change may have been stored or not: look before you try again."),
     },
     "required": ["type", "title", "status", "detail", "hint"],
 }

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from queuectl.store import Store
-from queuectl.web.access import Role
-from queuectl.web.pages import audit, bulk, dead, job, jobs, new_job, overview, queues, schedules, settings, workers
-from queuectl.web.view import Ask, Done, Fields, View
+from queuectl.web.auth import Role
+from queuectl.web.pages import audit, bulk, dlq, job, jobs, new_job, overview, queues, schedules, settings, workers
+from queuectl.web.rendering import Ask, Done, Fields, View
 
 
 class Page(NamedTuple):
@@ -34,7 +34,7 @@ PAGES = (
     Page("/jobs/{id}", job.show),
     Page("/bulk/new", bulk.show_new, Role.OPERATOR),
     Page("/bulk/{id}", bulk.show),
-    Page("/dead", dead.show),
+    Page("/dead", dlq.show),
     Page("/queues", queues.show),
     Page("/schedules", schedules.show_all),
     Page("/schedules/new", schedules.show_new, Role.ADMIN),
@@ -57,8 +57,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("/bulk/new/retry", bulk.start_retry, Role.OPERATOR),
     Action("/bulk/new/delete", bulk.start_delete, Role.ADMIN),
     Action("/bulk/{id}/stop", bulk.stop, Role.OPERATOR),
-    Action("/dead/retry", dead.retry, Role.OPERATOR),
-    Action("/dead/delete", dead.delete, Role.ADMIN, "Delete these jobs with their history and logs?"),
+    Action("/dead/retry", dlq.retry, Role.OPERATOR),
+    Action("/dead/delete", dlq.delete, Role.ADMIN, "Delete these jobs with their history and logs?"),
     Action("/queues", queues.change, Role.ADMIN),
     Action("/queues/pause", queues.pause, Role.OPERATOR),
     Action("/queues/resume", queues.resume, Role.OPERATOR),

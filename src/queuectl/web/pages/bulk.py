@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
-from queuectl import search
 from queuectl.errors import did_you_mean
+from queuectl.jobs import job_filter
 from queuectl.store import Store
-from queuectl.web.bulk import WORKS, Work
-from queuectl.web.deeds import DEEDS, Deed
-from queuectl.web.refusals import UnknownPage
+from queuectl.web.bulk_actions import WORKS, Work
+from queuectl.web.http_errors import UnknownPage
+from queuectl.web.job_actions import DEEDS, Deed
+from queuectl.web.rendering import Ask, Done, Fields, View, given
 from queuectl.web.routing import admit
-from queuectl.web.view import Ask, Done, Fields, View, given
 
 EXAMPLES = 5
 
@@ -20,7 +20,7 @@ def show_new(store: Store, ask: Ask) -> View:
     """How many it would be, and who they are."""
     deed = _deed(ask.query.get("do", ""))
     admit(ask.user, deed.role)
-    wanted = search.parse(ask.query.get("q", ""))
+    wanted = job_filter.parse(ask.query.get("q", ""))
     listing = store.views.listing
     total, exact = listing.count(wanted)
     examples = listing.page(wanted, limit=EXAMPLES).jobs
@@ -47,7 +47,7 @@ def start_delete(store: Store, ask: Ask, fields: Fields) -> Done:
 
 
 def _start(store: Store, ask: Ask, fields: Fields, deed: Deed) -> Done:
-    wanted = search.parse(given(fields, "q"))
+    wanted = job_filter.parse(given(fields, "q"))
     work = Work(deed, wanted, ask.user.name, *store.views.listing.count(wanted))
     WORKS.start(work, store.engine.url)
     return Done("", to=f"/bulk/{work.id}")

@@ -12,17 +12,16 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from queuectl import newjob, recipe
-from queuectl.lifecycle import State, signal_label, signal_name
-from queuectl.model import Event, Job, Link
-from queuectl.reasons import reasons_for
+from queuectl.jobs import clone, dependency_rules, job_spec
+from queuectl.jobs.full_log import before_this_run
+from queuectl.jobs.lifecycle import State, signal_label, signal_name
+from queuectl.jobs.model import Event, Job, Link
 from queuectl.store import Store
 from queuectl.store.views import Views
-from queuectl.transcript import before_this_run
-from queuectl.web import dag, logview
-from queuectl.web.access import Role
+from queuectl.web import dependency_graph, log_pages
+from queuectl.web.auth import Role
+from queuectl.web.rendering import Ask, Done, Fields, View, draw
 from queuectl.web.routing import Door, desk, user_of
-from queuectl.web.view import Ask, Done, Fields, View, draw
 
 STEPS = 3  # from the job, in each direction, that its graph reaches
 MOST_NODES = 60
@@ -41,7 +40,7 @@ def show(store: Store, ask: Ask) -> View:
         "job.html",
         {
             "job": job,
-            "why": reasons_for(store, job, workers, now),
+            "why": store.views.explain(job, workers, now),
             "strip": strip(lived[-most:]),
             "steps": lived[-most:],
             "earlier_steps": max(0, len(lived) - most),
@@ -49,11 +48,11 @@ def show(store: Store, ask: Ask) -> View:
             "more_runs": max(0, len(runs) - most),
             "hosts": {worker.id: worker.host for worker in workers},
             "signal": None if job.signal is None else signal_name(job.signal),
-            "conditions": dag.WORDS,
+            "conditions": dependency_graph.WORDS,
             "result": None if job.result is None else json.dumps(job.result, ensure_ascii=False, indent=2),
             "graph": graph_of(views, job),
-            "cli": recipe.command_line(job, store.config(), now),
-            "log_size": 0 if job.log_host else logview.size_of(job.log_path),
+            "cli": clone.command_line(job, store.config(), now),
+            "log_size": 0 if job.log_host else log_pages.size_of(job.log_path),
             # A live drawing has no use for it, and need not read it.
             "read_log": functools.partial(_log, job, history, ask.query.get("line", ""), ask.query.get("at", "")),
         },
@@ -143,7 +142,7 @@ def graph_of(views: Views, job: Job) -> Graph | None:
     if not parents and not children:
         return None
     states = {job.id: job.state}
-    edges: set[dag.Edge] = set()
+    edges: set[dependency_graph.Edge] = set()
     left_out: set[str] = set()
     cut = MOST_LINKS in (len(parents), len(children))
 
@@ -159,37 +158,38 @@ def graph_of(views: Views, job: Job) -> Graph | None:
                         continue
                     if link.id not in states:
                         states[link.id] = link.state
-                        found.append(link.id)
-                    edges.add(dag.Edge(*((link.id, id) if up else (id, link.id)), link.condition))
+                        if link.state != dependency_rules.DELETED:  # another job may have its id by now
+                            found.append(link.id)
+                    edges.add(dependency_graph.Edge(*((link.id, id) if up else (id, link.id)), link.condition))
             here = [(id, ask(id, MOST_NODES + 1)) for id in found]
             cut = cut or any(len(links) > MOST_NODES for _, links in here)
 
     walk(views.parents, parents, up=True, room=MOST_NODES // 2)
     walk(views.children, children, up=False, room=MOST_NODES)
     title = f"Job {job.id}, the {len(parents)} jobs it waits for and the {len(children)} that wait for it"
-    drawing = dag.svg(job.id, states, sorted(edges), title)
+    drawing = dependency_graph.svg(job.id, states, sorted(edges), title)
     return Graph(drawing, parents[:MOST_NODES], children[:MOST_NODES], len(left_out), cut)
 
 
 # -- its log ---------------------------------------------------------------------------------------------
 
 
-def _log(job: Job, history: Sequence[Event], line: str = "", at: str = "") -> logview.Part:
+def _log(job: Job, history: Sequence[Event], line: str = "", at: str = "") -> log_pages.Part:
     if job.log_host:
-        return logview.of_tails(job)
-    if (number := newjob.number_in(line, 10**9)) is not None:
-        return logview.from_line(job.log_path, number)
+        return log_pages.of_tails(job)
+    if (number := job_spec.number_in(line, 10**9)) is not None:
+        return log_pages.from_line(job.log_path, number)
     if at:
-        return logview.from_place(job.log_path, logview.Cursor.read(at))
-    return logview.at_end(job.log_path, before_this_run(job, history))
+        return log_pages.from_place(job.log_path, log_pages.Cursor.read(at))
+    return log_pages.at_end(job.log_path, before_this_run(history))
 
 
 def more(request: Request) -> Response:
     """What the log has got since a page was drawn, and where to go on then. Nothing, if nothing came."""
     with desk(request).stores.lend() as store:
         job = store.views.job(request.path_params["id"])
-        cursor = logview.Cursor.read(request.query_params.get("at", ""))
-        part = None if job.log_host else logview.after(job.log_path, cursor)
+        cursor = log_pages.Cursor.read(request.query_params.get("at", ""))
+        part = None if job.log_host else log_pages.after(job.log_path, cursor)
         anew = part is None
         if part is None:
             part = _log(job, store.views.history(job.id))

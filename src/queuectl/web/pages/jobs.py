@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from queuectl import search
 from queuectl.errors import InvalidInput
-from queuectl.lifecycle import State
-from queuectl.search import Filter
+from queuectl.jobs import job_filter
+from queuectl.jobs.job_filter import Filter
+from queuectl.jobs.lifecycle import State
 from queuectl.store import Store
 from queuectl.store.listing import Page
-from queuectl.times import plural
+from queuectl.system.times import plural
 from queuectl.web import cursors
-from queuectl.web.bulk import WORKS
-from queuectl.web.deeds import DEEDS, apply
-from queuectl.web.view import Ask, Done, Fields, View
+from queuectl.web.bulk_actions import WORKS
+from queuectl.web.job_actions import DEEDS, apply
+from queuectl.web.rendering import Ask, Done, Fields, View
 
 ON_A_PAGE = 50
 STEPS_BACK = 50  # pages that "Newer" knows the way to
@@ -31,7 +31,7 @@ class Tab(NamedTuple):
 def show(store: Store, ask: Ask) -> View:
     q = ask.query.get("q", "").strip()
     try:
-        wanted = search.parse(q)
+        wanted = job_filter.parse(q)
     except InvalidInput as wrong:
         nothing = Page([], None, True)
         return _view(store, ask, Filter(), q, [], nothing, wrong)

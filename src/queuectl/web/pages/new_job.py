@@ -6,27 +6,25 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from queuectl import jsontext, newjob, recipe
 from queuectl.errors import Conflict, InvalidInput, NotFound, QueuectlError
+from queuectl.jobs import clone, job_spec
 from queuectl.store import Store
-from queuectl.web.afar import from_afar
-from queuectl.web.view import Ask, Done, Fields, View
+from queuectl.system import strict_json
+from queuectl.web.remote_cwd import from_afar
+from queuectl.web.rendering import Ask, Done, Fields, View
 
-TEXTS = (
-    "command", "id", "queue", "priority", "max_retries", "backoff_base", "timeout_seconds", "run_at", "cwd", "env",
-    "tags", "depends_on", "batch", "max_fails", "key", "key_limit", "retry_on", "no_retry_on", "unique_key",
-    "on_duplicate",
-)  # fmt: skip
+TEXTS = tuple(job_spec.FIELDS)
 AS_TYPED = ("command", "cwd", "key", "unique_key")
 WHOLE = ("priority", "max_retries", "max_fails", "key_limit")
+WORDS = ("tags", "retry_on", "no_retry_on", "notify")
 
 
 def show(store: Store, ask: Ask) -> View:
-    clone = ask.query.get("clone")
-    if clone is None:
+    source = ask.query.get("clone")
+    if source is None:
         return _form({})
-    job = store.views.job(clone)
-    return _form(as_texts(recipe.fields_of(job, store.config(), store.views.clock())), clone=job.id)
+    job = store.views.job(source)
+    return _form(as_texts(clone.fields_of(job, store.config(), store.views.clock())), clone=job.id)
 
 
 def _form(texts: dict[str, str], error: QueuectlError | None = None, clone: str = "") -> View:
@@ -39,7 +37,7 @@ def create(store: Store, ask: Ask, fields: Fields) -> Done | View:
     texts = {name: fields.get(name, [""])[0].replace("\r\n", "\n") for name in TEXTS}
     there: list[str] = []
     try:
-        [id] = store.enqueue([newjob.from_fields(from_afar(store, from_texts(texts)))], skipped=there.append)
+        [id] = store.enqueue([job_spec.from_fields(from_afar(store, from_texts(texts)))], skipped=there.append)
     except (InvalidInput, Conflict, NotFound) as error:
         return _form(texts, error, fields.get("clone", [""])[0])
     said = f"Skipped: job {id} has that key already." if there else f"Job {id} enqueued."
@@ -48,8 +46,8 @@ def create(store: Store, ask: Ask, fields: Fields) -> Done | View:
 
 def as_texts(fields: dict[str, Any]) -> dict[str, str]:
     """The fields of a job as a form shows them; `from_texts` reads them back."""
-    texts = {name: recipe.text(value) for name, value in fields.items() if not isinstance(value, list | dict)}
-    for name in ("tags", "retry_on", "no_retry_on"):
+    texts = {name: clone.text(value) for name, value in fields.items() if not isinstance(value, list | dict)}
+    for name in WORDS:
         texts[name] = " ".join(fields.get(name, ()))
     texts["depends_on"] = "\n".join(
         " ".join([link["id"]] + [link["condition"]] * (link["condition"] != "ok"))
@@ -69,7 +67,7 @@ def from_texts(texts: dict[str, str]) -> dict[str, object]:
     for name in (*WHOLE, "backoff_base"):
         if name in fields:
             fields[name] = _number(name, str(fields[name]))
-    for name in ("tags", "retry_on", "no_retry_on"):
+    for name in WORDS:
         if name in fields:
             fields[name] = str(fields[name]).replace(",", " ").split()
     if "depends_on" in fields:
@@ -102,7 +100,7 @@ def _dependency(line: str) -> dict[str, str]:
 
 def _env(text: str) -> object:
     if text.lstrip().startswith("{"):
-        return jsontext.parse(text, hint="or write NAME=value, one a line")
+        return strict_json.parse(text, hint="or write NAME=value, one a line")
     env = {}
     for line in _lines(text):
         name, equals, value = line.partition("=")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from queuectl import tally
-from queuectl.model import WORKER_STATES, Job, Worker
+from queuectl.jobs.model import WORKER_STATES, Job, Worker
+from queuectl.metrics import run_stats
+from queuectl.metrics.run_stats import Point
 from queuectl.store import Store
-from queuectl.tally import Point
 from queuectl.web import chart
-from queuectl.web.view import Ask, View
+from queuectl.web.rendering import Ask, View
 
-SPANS = {one.name: seconds for seconds, one in tally.CHARTS.items()}
+SPANS = {one.name: seconds for seconds, one in run_stats.CHARTS.items()}
 RECENT_MINUTES = 5
 RUNNING = 12
 FAILURES = 8
@@ -24,7 +24,7 @@ def show(store: Store, ask: Ask) -> View:
     span = ask.query.get("span", "1h")
     span = span if span in SPANS else "1h"
     seconds = SPANS[span]
-    words = tally.CHARTS[seconds].words
+    words = run_stats.CHARTS[seconds].words
     counts, queues, oldest = views.counts(), views.queues(), store.figures.oldest_wait()
     points = store.figures.series(seconds)
     return View(
@@ -37,7 +37,7 @@ def show(store: Store, ask: Ask) -> View:
             "oldest_of": oldest,
             "workers": _workers(views.workers()),
             "span": span,
-            "spans": {one.name: one.words for one in tally.CHARTS.values()},
+            "spans": {one.name: one.words for one in run_stats.CHARTS.values()},
             "chart": chart.draw(points, seconds, _summary(points, words)),
             "points": [(chart.when(point.moment, seconds), point) for point in points if point.runs],
             "queues": sorted(queues, key=lambda queue: -_open(queue.jobs))[:QUEUES],

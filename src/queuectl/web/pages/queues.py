@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from queuectl import newjob, rules, times
 from queuectl.errors import InvalidInput, QueuectlError
-from queuectl.model import Rules
+from queuectl.jobs import job_spec
+from queuectl.jobs.model import Rules
+from queuectl.queues import policy
 from queuectl.store import Store
-from queuectl.web.access import Role
-from queuectl.web.view import Ask, Done, Fields, View, given
+from queuectl.system import times
+from queuectl.web.auth import Role
+from queuectl.web.rendering import Ask, Done, Fields, View, given
 
 
 def show(store: Store, ask: Ask) -> View:
@@ -19,7 +21,7 @@ def _view(store: Store, ask: Ask, filled: dict[str, str] | None = None, wrong: Q
     queues = store.views.queues()
     edit = ask.query.get("edit", "").strip() if ask.may(Role.ADMIN) else ""
     if edit:
-        name = newjob.name("queue", edit)
+        name = job_spec.name("queue", edit)
         said = next((queue.rules for queue in queues if queue.name == name), None)
         filled = filled or _as_written(said or Rules(name))
     shows = {
@@ -45,7 +47,7 @@ def _as_written(said: Rules) -> dict[str, str]:
 
 
 def change(store: Store, ask: Ask, fields: Fields) -> Done | View:
-    name = newjob.name("queue", ask.query.get("edit", "").strip())
+    name = job_spec.name("queue", ask.query.get("edit", "").strip())
     filled = {field: given(fields, field) for field in _as_written(Rules(name))}
     said = next((queue.rules for queue in store.views.queues() if queue.name == name), Rules(name))
     try:
@@ -61,22 +63,22 @@ def change(store: Store, ask: Ask, fields: Fields) -> Done | View:
 def _meant(filled: dict[str, str]) -> dict[str, object]:
     """The fields of `Rules`; what is left empty is not limited."""
     return {
-        "at_once": rules.limit(filled["at_once"] or "none"),
-        "per_key": rules.limit(filled["per_key"] or "none"),
-        "rate": rules.limit(filled["rate"] or "none"),
-        "rate_ms": rules.span(filled["per"]) if filled["per"] else None,
-        "retry_on": rules.ends("retry_on", filled["retry_on"]),
-        "no_retry_on": rules.ends("no_retry_on", filled["no_retry_on"]),
+        "at_once": policy.limit(filled["at_once"] or "none"),
+        "per_key": policy.limit(filled["per_key"] or "none"),
+        "rate": policy.limit(filled["rate"] or "none"),
+        "rate_ms": policy.span(filled["per"]) if filled["per"] else None,
+        "retry_on": policy.ends("retry_on", filled["retry_on"]),
+        "no_retry_on": policy.ends("no_retry_on", filled["no_retry_on"]),
     }
 
 
 def pause(store: Store, ask: Ask, fields: Fields) -> Done:
-    name = newjob.name("queue", given(fields, "queue"))
+    name = job_spec.name("queue", given(fields, "queue"))
     store.change_queue(name, paused=True)
     return Done(f"Queue {name} is paused. What runs goes on.", to="/queues")
 
 
 def resume(store: Store, ask: Ask, fields: Fields) -> Done:
-    name = newjob.name("queue", given(fields, "queue"))
+    name = job_spec.name("queue", given(fields, "queue"))
     store.change_queue(name, paused=False)
     return Done(f"Queue {name} goes on.", to="/queues")

@@ -6,14 +6,15 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from queuectl import schedule, times
-from queuectl.cron import firings
 from queuectl.errors import Conflict, InvalidInput, QueuectlError
-from queuectl.schedule import Firing, Schedule
+from queuectl.schedules import schedule
+from queuectl.schedules.cron import firings
+from queuectl.schedules.local_timezone import local_zone
+from queuectl.schedules.schedule import Firing, Schedule
 from queuectl.store import Store
-from queuectl.web.afar import from_afar
-from queuectl.web.view import Ask, Done, Fields, View, given
-from queuectl.zone import local_zone
+from queuectl.system import times
+from queuectl.web.remote_cwd import from_afar
+from queuectl.web.rendering import Ask, Done, Fields, View, given
 
 COMING = 5
 RECENT = 20
@@ -189,7 +190,7 @@ def _priority(filled: Mapping[str, str]) -> int:
 
 
 def run(store: Store, ask: Ask, fields: Fields) -> Done:
-    return Done(f"Enqueued {store.schedules.trigger(_name(ask))}.")
+    return Done(f"Enqueued {store.schedules.trigger(_name(ask)).id}.")
 
 
 def pause(store: Store, ask: Ask, fields: Fields) -> Done:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from queuectl.errors import InvalidInput
 from queuectl.settings import SETTINGS, Number, find
 from queuectl.store import Store
-from queuectl.web.view import Ask, Done, Fields, View, given
+from queuectl.web.rendering import Ask, Done, Fields, View, given
 
 
 def show(store: Store, ask: Ask) -> View:

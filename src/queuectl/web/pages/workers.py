@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from queuectl.errors import InvalidInput
+from queuectl.queues.selection import described
 from queuectl.store import Store
-from queuectl.times import plural
-from queuectl.turns import described
+from queuectl.system.times import plural
 from queuectl.web import workers
-from queuectl.web.view import Ask, Done, Fields, View, given
+from queuectl.web.rendering import Ask, Done, Fields, View, given
 
 SHOWN = 10  # running jobs of one worker
 ORDERS = {"drain": "leave when their running jobs have finished", "now": "end their jobs, put them back, and leave"}

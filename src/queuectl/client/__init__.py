@@ -1,0 +1,1 @@
+"""The Python API, on a database or over HTTP."""

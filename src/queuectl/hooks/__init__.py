@@ -1,0 +1,1 @@
+"""Hooks: which notifications a run causes, and how webhooks are sent."""

@@ -1,0 +1,1 @@
+"""What a job is and the rules about it. No I/O but log files."""

@@ -1,0 +1,1 @@
+"""Rules of queues: limits, and which queue a worker takes jobs from."""

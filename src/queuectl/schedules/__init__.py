@@ -1,0 +1,1 @@
+"""Recurring jobs: when a schedule fires."""
