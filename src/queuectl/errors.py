@@ -66,6 +66,11 @@ class Locked(StoreUnavailable):
     """Another transaction holds a lock on a row or table that is needed. Nothing has happened."""
 
 
+class Deadlock(Locked):
+    """The server ended this transaction because it and another one waited for each other. Nothing has happened, and
+    the same transaction succeeds as soon as the other one has ended."""
+
+
 class TooManyRequests(StoreUnavailable):
     """A server has reached a limit: other requests must end first. Nothing has happened."""
 

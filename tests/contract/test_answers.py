@@ -80,9 +80,8 @@ def outage(monkeypatch: pytest.MonkeyPatch) -> Outage:
     return Outage(monkeypatch)
 
 
-@pytest.fixture
-def filled(store: Store, hire: Hire, outage: Outage) -> Iterator[Store]:
-    """A queue with something of each kind; the next change is the last one that goes through."""
+def fill(store: Store, hire: Hire) -> None:
+    """Something of each kind."""
     worker = hire("w1")
     for id, outcome in (("completed", 0), ("dead", 1)):
         enqueue(store, id=id, max_retries=1)
@@ -93,6 +92,12 @@ def filled(store: Store, hire: Hire, outage: Outage) -> Iterator[Store]:
     store.enqueue([NewJob("true", id="known")], submission=("word", "e3b0"))
     store.schedules.add("nightly", "0 1 * * *", None, "UTC", {"command": "true"})
     store.hooks.add("pager", ["dead"], command="true")
+
+
+@pytest.fixture
+def filled(store: Store, hire: Hire, outage: Outage) -> Iterator[Store]:
+    """A queue with something of each kind; the next change is the last one that goes through."""
+    fill(store, hire)
     outage.armed = True
     yield store
     outage.armed = outage.begun = False

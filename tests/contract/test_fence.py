@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from queuectl.jobs.job_spec import NewJob
-from queuectl.jobs.lifecycle import Exited, after_run
+from queuectl.jobs.lifecycle import Cancelled, Exited, after_run
 from queuectl.jobs.model import Claim
 from queuectl.store import Store
 from tests.contract.conftest import FakeWorker, Hire, enqueue, settle, snapshot
@@ -22,6 +22,19 @@ def test_a_worker_that_lost_its_claim_cannot_settle(store: Store, hire: Hire) ->
     second.claim_one()
     assert settled(store, first, late) is False
     assert store.views.job(id).state == "processing"
+    assert "late result of run 1 refused" in store.views.history(id)[-1].reason
+
+
+def test_a_late_settle_of_a_cancelled_run_is_not_taken_for_a_repetition_of_its_recovery(
+    store: Store, hire: Hire
+) -> None:
+    id = enqueue(store)
+    worker = hire("first")
+    late = worker.claim_one()
+    store.cancel([id])
+    worker.die()
+    store.recover("first")
+    assert settle(store, "first", late, after_run(late, Cancelled(), store.config(), 0)) is False
     assert "late result of run 1 refused" in store.views.history(id)[-1].reason
 
 

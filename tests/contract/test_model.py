@@ -20,13 +20,13 @@ from queuectl.jobs.lifecycle import (
     Cancelled,
     Exited,
     Interrupted,
-    Lost,
     NoRoom,
     Outcome,
     Settlement,
     Signalled,
     State,
     TimedOut,
+    after_loss,
     after_run,
 )
 from queuectl.jobs.model import Claim
@@ -212,12 +212,8 @@ class Queue(RuleBasedStateMachine):
         assert recovered is not None
         for claim, end, _ in recovered[1]:
             job = self.jobs[claim.id]
-            outcome = Cancelled() if job.cancel_requested else Lost(dead.id)
-            assert end == after_run(claim, outcome, self.store.config(), 0)
+            assert end == after_loss(claim, dead.id, job.cancel_requested, self.store.config())
             job.settle(end, self.clock.now)
-            for held in lost:
-                if held.claim == claim:
-                    held.said = end.reason  # in its name; should it say the same one day, that is no news
         assert not any(held.valid for held in lost)
         self.hire()
 

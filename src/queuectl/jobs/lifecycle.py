@@ -121,8 +121,17 @@ def after_run(claim: Claim, outcome: Outcome, config: Config, roll: float) -> Se
             return _after_failure(claim, "", f"could not start: {why}", config, roll)
 
 
+def after_loss(claim: Claim, worker_id: str, cancel_requested: bool, config: Config) -> Settlement:
+    """Decide what the loss of its worker makes of a job. The reason is never that of a worker's own settle, so that a
+    late one is not taken for a repetition."""
+    if cancel_requested:
+        cancelled = after_run(claim, Cancelled(), config, 0)
+        return replace(cancelled, reason=f"cancelled; its worker {worker_id} was lost")
+    return after_run(claim, Lost(worker_id), config, 0)
+
+
 def despite_cancel(settlement: Settlement) -> Settlement:
-    """A job that somebody has cancelled does not run again, however its run ended."""
+    """A job whose cancellation was requested does not run again, however its run ended."""
     if settlement.state in (State.PENDING, State.FAILED):
         reason = f"cancelled; its run had ended: {settlement.reason}"
         return replace(settlement, state=State.CANCELLED, error="cancelled while running", reason=reason)

@@ -15,27 +15,31 @@ NAMED = 5  # of the things that something was done to
 
 
 class Entry:
-    """One audit entry for an operation, however many transactions it takes: each adds what it has done."""
+    """One audit entry for an operation, however many transactions it takes: each adds what it has changed."""
 
-    def __init__(self, actor: str | None, action: str, detail: str = "") -> None:
+    def __init__(
+        self, actor: str | None, action: str, detail: str = "", named: Sequence[str] = (), count: int = 0, n: int = 0
+    ) -> None:
         self._actor = actor
         self._action = action
         self._detail = detail
-        self._named: list[str] = []
-        self._count = 0
-        self._n: int | None = None
+        self._named = named
+        self._count = count
+        self._n = n  # its number, once it is stored
 
-    def add(self, tx: Transaction, targets: Sequence[str]) -> None:
-        """These were changed; nothing is written if that was on behalf of nobody, or if there are none."""
+    def add(self, tx: Transaction, targets: Sequence[str]) -> Entry:
+        """Record that these were changed, and return the entry as it is if this transaction commits. Nothing is
+        written without an actor, or without targets."""
         if not self._actor or not targets:
-            return
-        self._named += targets[: NAMED - len(self._named)]
-        self._count += len(targets)
-        more = f" and {self._count - NAMED} more" if self._count > NAMED else ""
-        target = {"target": ", ".join(self._named) + more, "now": tx.now}
-        if self._n is None:
+            return self
+        named = [*self._named, *targets[: NAMED - len(self._named)]]
+        count, n = self._count + len(targets), self._n
+        more = f" and {count - NAMED} more" if count > NAMED else ""
+        target = {"target": ", ".join(named) + more, "now": tx.now}
+        if not n:
             entry = {"who": self._actor, "action": self._action, "detail": self._detail, **target}
-            [(self._n,)] = tx.rows(sql.RECORD_ACT, entry)
-            tx.run(sql.FORGET_ACTS, {"last": self._n - KEPT})
+            [(n,)] = tx.rows(sql.RECORD_ACT, entry)
+            tx.run(sql.FORGET_ACTS, {"last": n - KEPT})
         else:
-            tx.run(sql.ADD_TO_ACT, {"n": self._n, **target})
+            tx.run(sql.ADD_TO_ACT, {"n": n, **target})
+        return Entry(self._actor, self._action, self._detail, named, count, n)

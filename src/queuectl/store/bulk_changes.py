@@ -93,6 +93,7 @@ class _Cancel:
         self._skip_finished = skip_finished
         self.news = False  # is there anything for workers in it?
 
+    @steps.repeat_on_deadlock
     def __call__(self, ids: Sequence[str], before_commit: BeforeCommit | None = None) -> dict[str, str]:
         with self._store.engine.write() as tx:
             keys = [key for (key,) in tx.rows(sql.KEYS_OF, {"ids": list(ids)})]
@@ -107,9 +108,10 @@ class _Cancel:
             chosen = {} if refused else {id: job for id, job in found.items() if id not in late}
             running = self._apply(tx, list(chosen.values()))
             limits.follow(tx, keys)
-            self._entry.add(tx, list(chosen))
+            entry = self._entry.add(tx, list(chosen))
             if before_commit:
                 before_commit(tx, ids)
+        self._entry = entry
         for id, job in late.items() if refused else ():
             _refuse_finished(id, job.state)
         return {id: "processing" if job in running else "cancelled" for id, job in chosen.items()}
@@ -196,6 +198,7 @@ class _Retry:
         self._number = 0
         self.news = False  # is there anything for workers in it?
 
+    @steps.repeat_on_deadlock
     def __call__(self, ids: Sequence[str], before_commit: BeforeCommit | None = None) -> list[str]:
         with self._store.engine.write() as tx:
             found = _named(tx, ids)
@@ -214,10 +217,10 @@ class _Retry:
             reason = "retried from the dead letter queue"
             _note(tx, {job._replace(worker=None): reason for job in chosen.values()})
             self.news |= dependencies.revive(tx, {job.seq: id for id, job in chosen.items()})
-            self._entry.add(tx, list(chosen))
+            entry = self._entry.add(tx, list(chosen))
             if before_commit:
                 before_commit(tx, ids)
-        self._began, self._number = began, self._number + len(chosen)
+        self._began, self._number, self._entry = began, self._number + len(chosen), entry
         return list(chosen)
 
 
@@ -234,17 +237,23 @@ def delete(store: Store, ids: Sequence[str] | None, states: Collection[str], hin
             _refuse_undeletable(tx, wanted, _named(tx, wanted, sql.JOBS_NAMED), states, hint)
     deleted = 0
 
+    @steps.repeat_on_deadlock
+    def delete_some(left: Sequence[str]) -> tuple[list[str], bool]:
+        nonlocal entry
+        with store.engine.write() as tx:
+            found = _named(tx, left)
+            if strict:
+                _refuse_undeletable(tx, left, found, states, hint)
+            gone, more = _remove(tx, [job.seq for job in found.values() if job.state in states])
+            grown = entry.add(tx, gone)
+        entry = grown
+        return gone, more
+
     def step(part: Sequence[str]) -> None:
         nonlocal deleted
         left = list(part)
         while left:
-            with store.engine.write() as tx:
-                found = _named(tx, left)
-                if strict:
-                    _refuse_undeletable(tx, left, found, states, hint)
-                chosen = [job.seq for job in found.values() if job.state in states]
-                gone, more = _remove(tx, chosen)
-                entry.add(tx, gone)
+            gone, more = delete_some(left)
             log_files.remove(store.engine.log_dir, gone)
             deleted += len(gone)
             left = [id for id in left if id not in set(gone)] if more else []
@@ -272,15 +281,21 @@ def prune(store: Store, states: Sequence[str], older_than: float, limit: int) ->
     more = True
     ids: list[str] = []
     while more and not ids:
-        with store.engine.write() as tx:
-            before = tx.now - round(older_than * 1000)
-            found = tx.rows(sql.LOCK_PRUNABLE, {"states": list(states), "before": before, "limit": limit})
-            ids, more = _remove(tx, [seq for (seq,) in found])
-            store.audit(tx, "prune", ids)
+        ids, more = _prune_some(store, states, older_than, limit)
         log_files.remove(store.engine.log_dir, ids)
-        if found:
+        if ids or more:
             steps.pause()
     return len(ids)
+
+
+@steps.repeat_on_deadlock
+def _prune_some(store: Store, states: Sequence[str], older_than: float, limit: int) -> tuple[list[str], bool]:
+    with store.engine.write() as tx:
+        before = tx.now - round(older_than * 1000)
+        found = tx.rows(sql.LOCK_PRUNABLE, {"states": list(states), "before": before, "limit": limit})
+        ids, more = _remove(tx, [seq for (seq,) in found])
+        store.audit(tx, "prune", ids)
+    return ids, more
 
 
 def _remove(tx: Transaction, seqs: Sequence[int]) -> tuple[list[str], bool]:

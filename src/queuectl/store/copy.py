@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 from queuectl.errors import Conflict, QueuectlError
 from queuectl.jobs.job_spec import quote
+from queuectl.store import steps
 from queuectl.store import write_queries as sql
 from queuectl.store.engine import Params, Row, Transaction
 from queuectl.store.store import Store, refuse_left_running
@@ -25,6 +26,7 @@ def size(store: Store) -> int:
         return sum(_counts(tx).values())
 
 
+@steps.repeat_on_deadlock
 def copy(
     source: Store, target: Store, progress: Callable[[int], None] = lambda rows: None, batch: int = AT_ONCE
 ) -> Counts:

@@ -9,7 +9,7 @@ from queuectl.errors import Conflict, NotFound, QueuectlError, did_you_mean
 from queuectl.hooks import hook
 from queuectl.hooks.hook import Ended, Hook
 from queuectl.jobs import job_spec
-from queuectl.store import insert_jobs
+from queuectl.store import insert_jobs, steps
 from queuectl.store import write_queries as sql
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class Hooks:
 
     # -- the operator's side -----------------------------------------------------------------------------
 
+    @steps.repeat_on_deadlock
     def add(self, name: str, events: Iterable[str], **fields: Any) -> Hook:
         """Make a hook (the fields of `hook.make`), which hears of what ends from now on; refused if there is one of
         this name. A command runs in this folder, if the workers can be expected to have it."""
@@ -81,6 +82,7 @@ class Hooks:
             self._store.audit(tx, "hook", [name], f"added, on {' '.join(new.events)}")
         return new
 
+    @steps.repeat_on_deadlock
     def remove(self, names: Sequence[str]) -> None:
         """Forget all of these hooks or none. What they have not been told yet, they will not be."""
         with self._engine.write() as tx:
@@ -90,6 +92,7 @@ class Hooks:
                 tx.run(sql.REMOVE_HOOK, {"name": name})
             self._store.audit(tx, "hook", sorted(set(names)), "removed")
 
+    @steps.repeat_on_deadlock
     def pause(self, names: Sequence[str], paused: bool, reason: str | None = None) -> list[Hook]:
         """Let these hooks rest, or go on. What ends while they rest they do not hear of."""
         with self._engine.write() as tx:

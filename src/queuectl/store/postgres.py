@@ -17,6 +17,7 @@ from psycopg.pq import TransactionStatus
 
 from queuectl.errors import (
     Conflict,
+    Deadlock,
     Duplicate,
     Locked,
     OutcomeUnknown,
@@ -367,7 +368,9 @@ class PostgresEngine:
         match error:
             case errors.InvalidSqlStatementName() | errors.DuplicatePreparedStatement():
                 return StoreUnavailable(f"a pooler is in front of {self.name}", "add notify=off to the address")
-            case errors.DeadlockDetected() | errors.SerializationFailure() | errors.LockNotAvailable():
+            case errors.DeadlockDetected() | errors.SerializationFailure():
+                return Deadlock(f"others were in the way: {what}", "try again")
+            case errors.LockNotAvailable():
                 return Locked(f"others were in the way: {what}", "try again; see who it is: pg_blocking_pids()")
             case errors.InsufficientPrivilege():
                 return StoreUnavailable(f"no permission in {self.name}: {what}", "grant it, or use another user")

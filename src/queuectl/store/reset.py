@@ -26,19 +26,23 @@ def wipe(store: Store) -> int:
     store.engine.tidy()  # counts that have piled up go as a few sums
     total, done = 0, False
     while not done:
-        with store.engine.write() as tx:
-            tx.alone([*sql.COPIED, "counts", "workers"])
-            _refuse_workers(store, tx, total)
-            ids, done = _some(tx)
-            entry.add(tx, ids)
-            if done and not total + len(ids):
-                entry.add(tx, ["everything"])
+        ids, done, entry = _wipe_some(store, entry, total)
         log_files.remove(store.engine.log_dir, ids)
         total += len(ids)
         if not done:
             steps.pause()
     store.engine.compact()
     return total
+
+
+@steps.repeat_on_deadlock
+def _wipe_some(store: Store, entry: Entry, total: int) -> tuple[list[str], bool, Entry]:
+    with store.engine.write() as tx:
+        tx.alone([*sql.COPIED, "counts", "workers"])
+        _refuse_workers(store, tx, total)
+        ids, done = _some(tx)
+        entry = entry.add(tx, ids if total + len(ids) else ["everything"] if done else [])
+    return ids, done, entry
 
 
 def _refuse_workers(store: Store, tx: Transaction, deleted: int) -> None:

@@ -121,6 +121,7 @@ class Schedules:
 
     # -- the operator's side -----------------------------------------------------------------------------
 
+    @steps.repeat_on_deadlock
     def add(
         self,
         name: str,
@@ -149,6 +150,7 @@ class Schedules:
         self._engine.announce()
         return new
 
+    @steps.repeat_on_deadlock
     def remove(self, names: Sequence[str]) -> None:
         """Forget all of these schedules or none; their jobs stay."""
         with self._engine.write() as tx:
@@ -176,6 +178,7 @@ class Schedules:
         with self._engine.write() as tx:
             return tx.run(sql.FORGET_ALL_FIRINGS, {"name": name, "limit": steps.AT_ONCE})
 
+    @steps.repeat_on_deadlock
     def pause(self, names: Sequence[str], paused: bool, before_commit: BeforeCommit | None = None) -> list[Schedule]:
         """Let these schedules rest, after all that they want by now; or go on with their next firing, not with those
         that came meanwhile."""
@@ -210,6 +213,7 @@ class Schedules:
         tx.run(sql.PAUSE_SCHEDULE, {"name": one.name, "paused": paused, "next_at": changed.next_at})
         return changed
 
+    @steps.repeat_on_deadlock
     def trigger(self, name: str) -> Job:
         """Enqueue a schedule's job now, whatever the time and whatever runs; the job."""
         made = self._store.views.reader()

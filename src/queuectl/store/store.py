@@ -72,6 +72,7 @@ class Store:
 
     # -- enqueue -----------------------------------------------------------------------------------------
 
+    @steps.repeat_on_deadlock
     def enqueue(
         self,
         jobs: Sequence[NewJob],
@@ -142,6 +143,7 @@ class Store:
         with self.engine.write() as tx:
             tx.run(sql.TRY_TO_WRITE)
 
+    @steps.repeat_on_deadlock
     def register(
         self, worker: str, pid: int, host: str, manager_pid: int, queues: Sequence[str], concurrency: int
     ) -> float:
@@ -165,16 +167,19 @@ class Store:
             )
             return lease
 
+    @steps.repeat_on_deadlock
     def unregister(self, worker: str) -> None:
         with self.engine.write() as tx:
             tx.run(sql.UNREGISTER, {"id": worker})
 
+    @steps.repeat_on_deadlock
     def record(self, tally: Tally) -> None:
         """Store what is left of a worker's tally when it leaves; while it works, a tick takes that along."""
         with self.engine.write() as tx:
             tx.alone_with(claim_settle.TALLIES, patiently=True)
             claim_settle.record(tx, tally)
 
+    @steps.repeat_on_deadlock
     def heartbeat(self, worker: str) -> float | None:
         """Show that this worker lives; the seconds for which that will do. None if it has been given up for lost."""
         with self.engine.write() as tx:
@@ -253,6 +258,7 @@ class Store:
             self.engine.announce()
         return tick
 
+    @steps.repeat_on_deadlock
     def report(self, worker: str, said: Sequence[tuple[Claim, str]]) -> set[int]:
         """Save the progress of running jobs; ignore jobs that this worker no longer holds. Return the seqs of all
         that others have not locked: what was said of those is dealt with."""
@@ -317,9 +323,8 @@ class Store:
                 claim = Claim(*fields)
                 if cancel_requested:
                     cancels.add((claim.seq, claim.run))
-                outcome = lifecycle.Cancelled() if cancel_requested else lifecycle.Lost(worker)
-                report = Report(duration_ms=max(0, tx.now - claim.started_at))
-                lost.append((claim, lifecycle.after_run(claim, outcome, config, 0), report))
+                end = lifecycle.after_loss(claim, worker, bool(cancel_requested), config)
+                lost.append((claim, end, Report(duration_ms=max(0, tx.now - claim.started_at))))
             settled, _ = claim_settle.settle(tx, worker, lost, cancels)
             told = self.hooks.tell(tx, settled)
             released = claim_settle.follow(tx, settled, lost) or told
@@ -349,6 +354,7 @@ class Store:
 
         return bulk_changes.retry(self, ids, spacing, before_commit)
 
+    @steps.repeat_on_deadlock
     def work_off(self) -> bool:
         """Do a step of what was too much for the transactions that caused it: telling the children of jobs that have
         ended, and cancelling the rest of a batch. False if nothing is left, or others are at it."""
@@ -369,6 +375,7 @@ class Store:
         except StoreUnavailable:
             pass
 
+    @steps.repeat_on_deadlock
     def stop_workers(self, ids: Sequence[str], how: str) -> None:
         """Tell workers to leave: `drain` after their running jobs, `now` ending those and putting them back."""
         with self.engine.write() as tx:
@@ -376,6 +383,7 @@ class Store:
             self.audit(tx, "stop", ids, how)
         self.engine.announce()
 
+    @steps.repeat_on_deadlock
     def change_queue(self, name: str, **fields: object) -> Rules:
         """Pause or limit a queue, or say how its jobs are retried (the fields of `Rules`); what holds from now on."""
         with self.engine.write() as tx:
@@ -405,6 +413,7 @@ class Store:
         with self.engine.read() as tx:
             return self._config(tx)
 
+    @steps.repeat_on_deadlock
     def set_config(self, name: str, text: str) -> tuple[str, Number]:
         """Set it for everyone; running workers see it at once."""
         setting = settings.find(name)
@@ -415,6 +424,7 @@ class Store:
         self.engine.announce()
         return setting.name, value
 
+    @steps.repeat_on_deadlock
     def unset_config(self, name: str) -> tuple[str, Number]:
         """Back to the default, which is returned."""
         setting = settings.find(name)
