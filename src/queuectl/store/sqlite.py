@@ -46,6 +46,8 @@ DIALECT = {
     "serial": "INTEGER PRIMARY KEY AUTOINCREMENT",  # never reused, or an old fence could fit a new job
     "ascii": "TEXT",
     "clustered": "WITHOUT ROWID",
+    "one_of": "IN (",
+    "end_of": ")",
     "from_each": "",
     "and_each": "",
 }

@@ -302,7 +302,7 @@ CASCADE_DONE = "DELETE FROM cascades WHERE job = :seq"
 # What no retry can bring back.
 BROKEN_BY_DELETION = """
 SELECT child, parent_id FROM dependencies
- WHERE child {among:children} AND state = 'broken' AND NOT EXISTS (SELECT 1 FROM jobs WHERE seq = parent)
+ WHERE child {among:children} AND state || '' = 'broken' AND NOT EXISTS (SELECT 1 FROM jobs WHERE seq = parent)
  ORDER BY child, parent DESC
 """
 
@@ -313,7 +313,7 @@ UPDATE dependencies SET state = {each:state}
  WHERE dependencies.parent = {each:parent} AND dependencies.child = {each:child} AND dependencies.state <> 'void'
 """
 
-VOID_DEPENDENCIES = "UPDATE dependencies SET state = 'void' WHERE child {among:children} AND state = 'open'"
+VOID_DEPENDENCIES = "UPDATE dependencies SET state = 'void' WHERE child {among:children} AND state || '' = 'open'"
 
 MEET = """
 UPDATE jobs
@@ -343,17 +343,18 @@ SELECT jobs.seq, (SELECT COALESCE(max(n), 0) + 1 FROM events WHERE job = jobs.se
 """
 
 # Only if nothing else is in its way, and nobody has taken its key. Its dependencies are counted anew: some may have
-# been met meanwhile.
+# been met meanwhile. By the index of children: || hides the state from PostgreSQL, which would walk through all open
+# or broken dependencies, and counts keep it from an anti join that would, too.
 REVIVE = """
 UPDATE jobs
    SET state = 'blocked', updated_at = :now, finished_at = NULL, error = NULL,
-       unmet = (SELECT count(*) FROM dependencies WHERE child = jobs.seq AND dependencies.state = 'open')
+       unmet = (SELECT count(*) FROM dependencies WHERE child = jobs.seq AND dependencies.state || '' = 'open')
 {from_each}
  WHERE jobs.seq = {each:seq} AND jobs.state = 'cancelled'
-   AND NOT EXISTS (SELECT 1 FROM dependencies WHERE child = jobs.seq AND dependencies.state = 'broken')
-   AND NOT EXISTS (SELECT 1 FROM jobs AS others
-                    WHERE others.unique_key = jobs.unique_key AND others.unique_key IS NOT NULL
-                      AND others.finished_at IS NULL)
+   AND (SELECT count(*) FROM dependencies WHERE child = jobs.seq AND dependencies.state || '' = 'broken') = 0
+   AND (SELECT count(*) FROM jobs AS others
+         WHERE others.unique_key = jobs.unique_key AND others.unique_key IS NOT NULL
+           AND others.finished_at IS NULL) = 0
 """
 
 # -- batches ---------------------------------------------------------------------------------------------
@@ -624,7 +625,11 @@ FIND_EXACT = "SELECT id FROM jobs WHERE id = :id"
 FIND_PREFIX = "SELECT id FROM jobs WHERE id >= :low AND id < :high ORDER BY id LIMIT 2"
 FIND_LAST = "SELECT id FROM jobs ORDER BY seq DESC LIMIT 1"
 
-JOBS_NAMED = "SELECT id, seq, state, run, worker_id FROM jobs WHERE id {among:ids} ORDER BY seq"
+# The ids are looked up first: asked for the order of seq, PostgreSQL would walk through all jobs.
+JOBS_NAMED = """
+SELECT id, seq, state, run, worker_id FROM jobs
+ WHERE seq {one_of} SELECT seq FROM jobs WHERE id {among:ids} {end_of}
+ ORDER BY seq"""
 
 # In one order, so that nobody waits for somebody who waits for him.
 LOCK_JOBS = JOBS_NAMED + " {for_update}"
