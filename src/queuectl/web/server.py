@@ -48,6 +48,7 @@ class Patient(H11Protocol):
     _stuck: asyncio.TimerHandle | None = None
     _unwanted: int | None = None  # bytes of an unwanted body that may still come
     _leaving: asyncio.TimerHandle | None = None
+    _hung_up = False
     conn: StrictConnection
 
     def __init__(self, *args: Any, **more: Any) -> None:
@@ -66,6 +67,8 @@ class Patient(H11Protocol):
             self._expect_headers()
 
     def data_received(self, data: bytes) -> None:
+        if self._hung_up:  # older Pythons start to read though that was paused when the connection was made
+            return
         if self._unwanted is not None:
             self._unwanted -= len(data)
             if self._unwanted < 0:
@@ -119,6 +122,7 @@ class Patient(H11Protocol):
     def _hang_up(self) -> None:
         """Read no more, and end the connection so that the answer can be read first: a plain close with bytes unread
         resets it at once."""
+        self._hung_up = True
         self._stay()
         self._unset_keepalive_if_required()
         self.flow.pause_reading()
