@@ -35,6 +35,9 @@ class Wire(asyncio.Transport):
     def abort(self) -> None:
         pass
 
+    def close(self) -> None:
+        pass
+
 
 def test_a_connection_that_was_refused_serves_no_request_even_if_one_is_read() -> None:
     served = []
