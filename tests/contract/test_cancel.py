@@ -8,7 +8,16 @@ import pytest
 
 from queuectl.errors import Conflict, NotFound
 from queuectl.jobs.job_spec import NewJob
-from queuectl.jobs.lifecycle import Cancelled, Exited, Interrupted, NoRoom, NotStarted, Outcome, Signalled, TimedOut
+from queuectl.jobs.lifecycle import (
+    Cancelled,
+    Exited,
+    Interrupted,
+    NoResources,
+    NotStarted,
+    Outcome,
+    Signalled,
+    TimedOut,
+)
 from queuectl.store import Store
 from tests.conftest import Clock
 from tests.contract.conftest import FakeWorker, Hire, enqueue, snapshot
@@ -90,7 +99,7 @@ def test_a_run_that_completes_before_it_can_be_cancelled_is_completed(store: Sto
 
 @pytest.mark.parametrize(
     "outcome",
-    [Exited(1), Signalled(9), TimedOut(5), NotStarted("no folder"), Interrupted(), NoRoom("no memory")],
+    [Exited(1), Signalled(9), TimedOut(5), NotStarted("no folder"), Interrupted(), NoResources("no memory")],
     ids=lambda outcome: type(outcome).__name__,
 )
 def test_a_job_whose_cancellation_was_accepted_never_runs_again(

@@ -72,7 +72,8 @@ def test_a_run_that_ends_enqueues_a_job_that_knows_all_of_it(store: Store, hire:
         "type": "job.dead",
         "timestamp": now,
         "data": {
-            "id": "job", "queue": "work", "state": "dead", "command": "true", "exit_code": 3, "signal": None,
+            "id": "job", "queue": "work", "state": "dead", "command": "true", "outcome": "exited",
+            "exit_code": 3, "signal": None,
             "error": "exit code 3", "attempts": 1, "max_retries": 1, "run": 1, "batch": "b", "created_at": now,
             "started_at": now, "duration_ms": 7, "next_run_at": None, "tags": ["eu", "nightly"],
         },

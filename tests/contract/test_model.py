@@ -20,7 +20,7 @@ from queuectl.jobs.lifecycle import (
     Cancelled,
     Exited,
     Interrupted,
-    NoRoom,
+    NoResources,
     Outcome,
     Settlement,
     Signalled,
@@ -153,7 +153,16 @@ class Queue(RuleBasedStateMachine):
     @rule(
         data=st.data(),
         outcome=st.sampled_from(
-            [Exited(0), Exited(0), Exited(1), Signalled(9), TimedOut(5), Interrupted(), NoRoom("none"), Cancelled()]
+            [
+                Exited(0),
+                Exited(0),
+                Exited(1),
+                Signalled(9),
+                TimedOut(5),
+                Interrupted(),
+                NoResources("none"),
+                Cancelled(),
+            ]
         ),
     )
     def settle(self, data: st.DataObject, outcome: Outcome) -> None:

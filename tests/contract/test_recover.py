@@ -43,7 +43,14 @@ def test_a_lost_run_is_put_back_due_at_once_and_counts_as_a_crash(store: Store, 
     assert recover_all(store) == [id]
     error = "worker lost: first died while running it"
     assert store.views.job(id) == replace(
-        running, state="pending", crashes=1, run_at=clock.now, updated_at=clock.now, error=error, duration_ms=7000
+        running,
+        state="pending",
+        crashes=1,
+        run_at=clock.now,
+        updated_at=clock.now,
+        error=error,
+        duration_ms=7000,
+        outcome="lost",
     )
     assert store.views.history(id)[-1].reason == f"{error}; put back"
     assert hire("second").claim_one().run == 2

@@ -14,7 +14,7 @@ from queuectl.jobs.lifecycle import (
     Exited,
     Interrupted,
     Lost,
-    NoRoom,
+    NoResources,
     NotStarted,
     Outcome,
     Settlement,
@@ -45,7 +45,7 @@ OUTCOMES: list[tuple[Outcome, dict[str, object]]] = [
     (NotStarted("no folder"), {"state": "failed", "attempts": 1, "error": "could not start: no folder", "delay": 2}),
     (Cancelled(15), {"state": "cancelled", "signal": 15, "error": "cancelled while running"}),
     (Interrupted(), {"state": "pending", "delay": 0}),
-    (NoRoom("no memory"), {"state": "pending", "delay": 1, "error": "put back: no memory"}),
+    (NoResources("no memory"), {"state": "pending", "delay": 1, "error": "put back: no memory"}),
     (Lost("w1"), {"state": "pending", "crashes": 1, "error": "worker lost: w1 died while running it", "delay": 0}),
 ]
 
@@ -67,7 +67,13 @@ def test_an_outcome_changes_exactly_what_it_should(
         expected["run_at"] = clock.now + int(str(expected.pop("delay"))) * 1000
     else:
         expected["finished_at"] = clock.now
-    expected |= {"updated_at": clock.now, "duration_ms": 1500, "stdout": "out", "stderr": "err"}
+    expected["outcome"] = outcome.kind
+    expected |= {
+        "updated_at": clock.now,
+        "duration_ms": 1500,
+        "stdout": "out",
+        "stderr": "err",
+    }
     assert store.views.job(id) == replace(running, **expected)  # type: ignore[arg-type]
 
     settlement = after_run(claim, outcome, store.config(), 0)
@@ -76,7 +82,9 @@ def test_an_outcome_changes_exactly_what_it_should(
         state=str(changes["state"]),
         run=1,
         worker_id="w1",
+        kind="run_ended",
         reason=settlement.reason,
+        outcome=outcome.kind,
         exit_code=settlement.exit_code,
         signal=settlement.signal,
         duration_ms=1500,
@@ -214,7 +222,7 @@ def test_a_settled_job_is_free_for_the_claim_of_the_same_tick(store: Store, hire
     id = enqueue(store)
     worker = hire()
     claim = worker.claim_one()
-    back = (claim, Settlement(State.PENDING, reason="put back"), Report())
+    back = (claim, Settlement(State.PENDING, "interrupted", reason="put back"), Report())
     [again] = store.tick(worker.id, [back], slots=1).claims
     assert (again.id, again.run) == (id, 2)
 
@@ -226,7 +234,7 @@ def test_the_schema_itself_refuses_nonsense(store: Store, hire: Hire, nonsense: 
     claim = worker.claim_one()
     before = snapshot(store)
     with pytest.raises(QueuectlError):
-        settle(store, worker.id, claim, Settlement(nonsense))  # type: ignore[arg-type]
+        settle(store, worker.id, claim, Settlement(nonsense, "exited"))  # type: ignore[arg-type]
     assert snapshot(store) == before
 
 

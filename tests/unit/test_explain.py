@@ -16,8 +16,8 @@ JOB = Job(
     max_retries=3, retry_on=(), no_retry_on=(),
     backoff_base=2, timeout_seconds=None, run_at=NOW, cwd="/", env={}, tags=(),
     depends_on=(), unique_key=None, batch=None, key=None, key_limit=None, notify=(), created_at=NOW, updated_at=NOW,
-    started_at=None, finished_at=None, duration_ms=None, exit_code=None, signal=None, error=None, stdout=None,
-    stderr=None, progress=None, message=None, result=None, log_path="/x.log", worker_id=None, run=0,
+    started_at=None, finished_at=None, duration_ms=None, outcome=None, exit_code=None, signal=None, error=None,
+    stdout=None, stderr=None, progress=None, message=None, result=None, log_path="/x.log", worker_id=None, run=0,
     cancel_requested=False, log_host=None, parked=False,
 )  # fmt: skip
 IDLE = Worker(

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queuectl.jobs.lifecycle import (
-    NO_ROOM_DELAY,
+    NO_RESOURCES_DELAY,
     Cancelled,
     Exited,
     Interrupted,
     Lost,
-    NoRoom,
+    NoResources,
     NotStarted,
     Outcome,
     Settlement,
@@ -52,7 +52,7 @@ def settled(outcome: Outcome, roll: float = 0, **fields: object) -> Settlement:
 
 
 def test_exit_code_0_completes_the_job() -> None:
-    assert settled(Exited(0)) == Settlement(State.COMPLETED, exit_code=0, reason="exit code 0")
+    assert settled(Exited(0)) == Settlement(State.COMPLETED, "exited", exit_code=0, reason="exit code 0")
 
 
 @pytest.mark.parametrize("number", [None, 15])
@@ -68,12 +68,12 @@ def test_an_operators_shutdown_puts_the_job_back_due_at_once_and_counts_nothing(
 
 
 def test_a_machine_without_room_puts_the_job_back_after_a_pause_and_counts_nothing() -> None:
-    end = settled(NoRoom("too many open files"), attempts=2)
-    assert (end.state, end.failed, end.crashed, end.delay) == (State.PENDING, False, False, NO_ROOM_DELAY)
+    end = settled(NoResources("too many open files"), attempts=2)
+    assert (end.state, end.failed, end.crashed, end.delay) == (State.PENDING, False, False, NO_RESOURCES_DELAY)
     assert "too many open files" in end.reason
 
 
-@pytest.mark.parametrize("outcome", [Exited(1), Signalled(9), TimedOut(5), Interrupted(), NoRoom("no memory")])
+@pytest.mark.parametrize("outcome", [Exited(1), Signalled(9), TimedOut(5), Interrupted(), NoResources("no memory")])
 def test_a_job_that_somebody_cancelled_does_not_run_again_however_its_run_ended(outcome: Outcome) -> None:
     end = settled(outcome)
     cancelled = despite_cancel(end)
@@ -227,7 +227,7 @@ def test_a_signal_is_named_if_it_has_a_name() -> None:
 )
 def test_the_exit_status_is_what_a_shell_would_say(outcome: Outcome, fields: dict[str, object], status: int) -> None:
     end = settled(outcome, 0, **fields)
-    assert exit_status(end.state, end.exit_code, end.signal, end.error) == status
+    assert exit_status(end.state, end.outcome, end.exit_code, end.signal) == status
 
 
 def test_states_are_their_own_names() -> None:

@@ -218,10 +218,10 @@ def test_runs_that_printed_nothing_are_told_and_not_numbered(tmp_path: Path) -> 
     printed = log_files.start_mark(3000, 2, "w") + b"hello\n" + log_files.end_mark(4000, "0", 1000)
     path.write_bytes(printed)
     history = [
-        Event(1000, "processing", 1, "w", "started"),
-        Event(2000, "failed", 1, "w", "exit code 1", exit_code=1, duration_ms=1000),
-        Event(3000, "processing", 2, "w", "started"),
-        Event(4000, "completed", 2, "w", "exit code 0", exit_code=0, duration_ms=1000),
+        Event(1000, "processing", 1, "w", "started", "started"),
+        Event(2000, "failed", 1, "w", "run_ended", "exit code 1", "exited", exit_code=1, duration_ms=1000),
+        Event(3000, "processing", 2, "w", "started", "started"),
+        Event(4000, "completed", 2, "w", "run_ended", "exit code 0", "exited", exit_code=0, duration_ms=1000),
     ]
     part = at_end(str(path), history)
     assert [(line.number, line.kind) for line in part.lines] == [

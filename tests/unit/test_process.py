@@ -19,7 +19,7 @@ from queuectl.jobs.lifecycle import (
     Cancelled,
     Exited,
     Interrupted,
-    NoRoom,
+    NoResources,
     NotStarted,
     Outcome,
     Signalled,
@@ -326,12 +326,12 @@ def test_what_was_printed_just_before_the_exit_is_not_lost(stage: Stage) -> None
 # -- runs that cannot start ------------------------------------------------------------------------------
 
 
-def cannot_start(stage: Stage, command: str = "true", **fields: object) -> NotStarted | NoRoom:
+def cannot_start(stage: Stage, command: str = "true", **fields: object) -> NotStarted | NoResources:
     before = os.listdir("/proc/self/fd")
     with pytest.raises(CannotStart) as problem:
         stage.run(command, **fields)
     assert os.listdir("/proc/self/fd") == before
-    assert isinstance(problem.value.outcome, NotStarted | NoRoom)
+    assert isinstance(problem.value.outcome, NotStarted | NoResources)
     return problem.value.outcome
 
 
@@ -408,7 +408,7 @@ def test_a_command_too_long_for_the_system_is_a_failed_run_that_says_so(stage: S
 def test_a_machine_without_descriptors_is_not_the_jobs_fault(stage: Stage) -> None:
     with limited(resource.RLIMIT_NOFILE, 3), pytest.raises(CannotStart) as problem:
         stage.run("true")
-    assert isinstance(problem.value.outcome, NoRoom)
+    assert isinstance(problem.value.outcome, NoResources)
 
 
 def test_whether_it_starts_or_not_the_worker_stays_in_its_own_folder(stage: Stage, tmp_path: Path) -> None:

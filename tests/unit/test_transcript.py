@@ -16,7 +16,9 @@ NOW = 1_800_000_000_000
 
 
 def event(at: int, state: str, run: int, reason: str, code: int | None = None, took: int | None = None) -> Event:
-    return Event(at, state, run, None if state == "pending" else "w1", reason, code, None, took, None, None)
+    kind = "run_ended" if took else reason.partition(" from")[0].replace(" ", "_")
+    worker = None if state == "pending" else "w1"
+    return Event(at, state, run, worker, kind, reason, "exited" if took else None, code, None, took)
 
 
 def history(runs: int, unfinished: bool = False) -> list[Event]:

@@ -11,7 +11,7 @@ from queuectl.jobs import dead_letters
 from queuectl.jobs.model import Job
 from tests.unit.test_explain import JOB, NOW
 
-DEAD = replace(JOB, state="dead", error="exit code 1", exit_code=1, finished_at=NOW, tags=("eu",))
+DEAD = replace(JOB, state="dead", error="exit code 1", outcome="exited", exit_code=1, finished_at=NOW, tags=("eu",))
 
 
 def died(stderr: str, **fields: object) -> Job:
@@ -35,7 +35,7 @@ def test_what_differs_only_in_numbers_and_ids_is_the_same_cause(one: str, other:
 
 
 def test_other_words_or_another_end_are_another_cause() -> None:
-    causes = [died("no space left"), died("no route to host"), died("no space left", error="exit code 2")]
+    causes = [died("no space left"), died("no route to host"), died("no space left", exit_code=2)]
     assert len({dead_letters.name_of(job) for job in causes}) == 3
 
 

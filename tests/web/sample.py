@@ -24,8 +24,8 @@ NASTY = (
     "averyverylongwordwithoutanyspace" * 20,
 )
 WORKER = "w-sample"
-FAILED = Settlement(State.FAILED, "exit code 75: the mail server is busy", True, delay=600, exit_code=75)
-DEAD = Settlement(State.DEAD, "exit code 1: Error: cannot reach db-2.internal:5432", True, exit_code=1)
+FAILED = Settlement(State.FAILED, "exited", "exit code 75: the mail server is busy", True, delay=600, exit_code=75)
+DEAD = Settlement(State.DEAD, "exited", "exit code 1: Error: cannot reach db-2.internal:5432", True, exit_code=1)
 
 
 def fill(store: Store, nasty: Sequence[str] = NASTY) -> None:
@@ -83,7 +83,7 @@ def a_job_with_a_past(store: Store) -> str:
     )
     before = store.tick(WORKER, slots=2, turns=site).claims
     [first] = store.tick(WORKER, [(claim, COMPLETED, Report(duration_ms=2100)) for claim in before], 1, site).claims
-    end = Settlement(State.FAILED, "exit code 1", True, exit_code=1)
+    end = Settlement(State.FAILED, "exited", "exit code 1", True, exit_code=1)
     store.tick(WORKER, [(first, end, Report(duration_ms=61_400, cpu_ms=58_210, max_rss_kb=231_000))])
     [second] = store.tick(WORKER, slots=1, turns=site).claims
     store.report(WORKER, [(second, json.dumps({"progress": 71, "message": "reference, 152 of 214"}))])

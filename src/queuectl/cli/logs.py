@@ -131,7 +131,7 @@ def follow_to_the_end(store: Store, id: str, json: bool, quiet: bool) -> int:
     elif not quiet:
         took = f" in {times.span(job.duration_ms / 1000)}" if job.duration_ms is not None else ""
         note(f"Job {id} {job.state}{took}" + (f": {job.error}." if job.error else "."))
-    return exit_status(job.state, job.exit_code, job.signal, job.error)
+    return exit_status(job.state, job.outcome, job.exit_code, job.signal)
 
 
 def _show_report(line: StatusLine, job: Job) -> None:

@@ -78,6 +78,7 @@ class Ended(NamedTuple):
     queue: str
     state: str
     command: str
+    outcome: str | None
     exit_code: int | None
     signal: int | None
     error: str | None

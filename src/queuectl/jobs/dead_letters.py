@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from queuectl.errors import InvalidInput, did_you_mean
-from queuectl.jobs.lifecycle import signal_label
+from queuectl.jobs.lifecycle import NotStarted, signal_label
 from queuectl.jobs.model import Job
 from queuectl.system import times
 
@@ -41,14 +41,21 @@ class Group:
 
 def cause_of(job: Job) -> str:
     """Why it died, without what is its own: its error, and the last line it printed to standard error."""
+    last = _last_line(job)
+    return f"{job.error or 'no error'}{f': {last}' if last else ''}"[:_LONGEST]
+
+
+def _last_line(job: Job) -> str:
     lines = [line.strip() for line in (job.stderr or "").splitlines() if line.strip()]
-    last = f": {_VARIABLE.sub('#', lines[-1].replace(job.id, '#'))}" if lines else ""
-    return f"{job.error or 'no error'}{last}"[:_LONGEST]
+    return _VARIABLE.sub("#", lines[-1].replace(job.id, "#")) if lines else ""
 
 
 def name_of(job: Job) -> str:
     """A short name for its cause, the same wherever and whenever it is asked for."""
-    return hashlib.sha256(cause_of(job).encode()).hexdigest()[:8]
+    # Why it could not be started is known by the system's message alone.
+    detail = job.error if job.outcome == NotStarted.kind else ""
+    cause = f"{job.outcome} {job.exit_code} {job.signal} {detail} {_last_line(job)[:_LONGEST]}"
+    return hashlib.sha256(cause.encode()).hexdigest()[:8]
 
 
 def groups(jobs: Iterable[Job]) -> list[Group]:

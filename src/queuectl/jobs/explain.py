@@ -33,7 +33,7 @@ def explain(
             return [f"It completed {_when(job.finished_at, now)}."]
         case State.BLOCKED:
             return ["It waits for other jobs:", *_chain(waits), *_advice_for(waits)]
-        case State.CANCELLED if job.error and job.error.startswith(dependency_rules.BROKEN):
+        case State.CANCELLED if broken:
             return [f"It was cancelled {_when(job.finished_at, now)}: {job.error}.", *_how_to_revive(broken)]
         case State.CANCELLED:
             return [f"It was cancelled {_when(job.finished_at, now)}. To run the command again, enqueue it again."]

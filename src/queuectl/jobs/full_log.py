@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from queuectl.jobs import log_files
-from queuectl.jobs.lifecycle import State, signal_label
+from queuectl.jobs.lifecycle import State, outcome_label
 from queuectl.jobs.model import Event
 from queuectl.system.times import iso
 
@@ -26,7 +26,7 @@ def before_this_run(history: Sequence[Event]) -> Sequence[Event]:
     for event in reversed(history):
         if event.state != State.PROCESSING:
             break
-        if event.reason == "started":
+        if event.kind == "started":
             return [other for other in history if other.run != event.run]
     return history
 
@@ -47,7 +47,7 @@ def _marks(history: Sequence[Event]) -> Iterator[tuple[str, bytes]]:
     attempt = 1
     started: Event | None = None
     for event in history:
-        if event.state == State.PROCESSING and event.reason == "started":
+        if event.kind == "started":
             if started:
                 yield _mark(started, attempt, None)
             started = event
@@ -55,8 +55,8 @@ def _marks(history: Sequence[Event]) -> Iterator[tuple[str, bytes]]:
             yield _mark(started, attempt, event)
             attempt += event.state in (State.FAILED, State.DEAD)
             started = None
-        elif event.state == State.PENDING and event.worker_id is None:
-            attempt = 1  # retried from the dead letter queue
+        elif event.kind == "retried":
+            attempt = 1
     if started:
         yield _mark(started, attempt, None)
 
@@ -64,20 +64,6 @@ def _marks(history: Sequence[Event]) -> Iterator[tuple[str, bytes]]:
 def _mark(start: Event, attempt: int, end: Event | None) -> tuple[str, bytes]:
     marks = log_files.start_mark(start.at, attempt, start.worker_id or "?")
     if end is not None:
-        marks += log_files.end_mark(end.at, _rc(end), end.duration_ms or 0)
+        label = outcome_label(end.outcome, end.exit_code, end.signal)
+        marks += log_files.end_mark(end.at, label, end.duration_ms or 0)
     return iso(start.at) or "", marks
-
-
-def _rc(end: Event) -> str:
-    """As the worker writes it into a log: an exit code, a signal's name, or one word."""
-    if end.exit_code is not None:
-        return str(end.exit_code)
-    for beginning, word in (
-        ("timed out", "timeout"),
-        ("cancelled", "cancelled"),
-        ("worker lost", "lost"),
-        ("could not start", "not-started"),
-    ):
-        if end.reason.startswith(beginning):
-            return word
-    return signal_label(end.signal) if end.signal else "interrupted"

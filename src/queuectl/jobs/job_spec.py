@@ -28,8 +28,8 @@ LONGEST_TIMEOUT = 1_000_000_000
 # Written by queuectl itself; people who pipe `list --json` back in get told so.
 OUTPUT_FIELDS = (
     "state", "attempts", "crashes", "snoozes", "run", "created_at", "updated_at", "started_at", "finished_at",
-    "duration_ms", "exit_code", "signal", "error", "stdout", "stderr", "progress", "message", "result", "log_path",
-    "worker_id",
+    "duration_ms", "outcome", "exit_code", "signal", "error", "stdout", "stderr", "progress", "message", "result",
+    "log_path", "worker_id",
 )  # fmt: skip
 
 

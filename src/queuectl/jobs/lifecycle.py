@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal as signals
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import ClassVar
 
 from queuectl.jobs.model import Claim
 from queuectl.settings import Config
@@ -22,16 +23,19 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Exited:
+    kind: ClassVar = "exited"
     code: int
 
 
 @dataclass(frozen=True, slots=True)
 class Signalled:
+    kind: ClassVar = "signalled"
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
+    kind: ClassVar = "timed_out"
     seconds: float
     number: int | None = None
 
@@ -40,18 +44,21 @@ class TimedOut:
 class NotStarted:
     """It can never start like this: the folder is missing, the command line is too long."""
 
+    kind: ClassVar = "not_started"
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
+    kind: ClassVar = "cancelled"
     number: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """Ended by the operator's shutdown, or for want of a sign of life: not the job's fault."""
+    """Ended by the operator's shutdown, or because its worker's lease ran out: not the job's failure."""
 
+    kind: ClassVar = "interrupted"
     why: str = "the worker was stopped"
 
 
@@ -59,27 +66,36 @@ SILENT = Interrupted("its worker could give no sign of life")
 
 
 @dataclass(frozen=True, slots=True)
-class NoRoom:
+class NoResources:
     """The machine could not start a process just now (EMFILE, EAGAIN, ENOMEM)."""
 
+    kind: ClassVar = "no_resources"
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The worker died under it."""
+    """The worker died while it ran."""
 
+    kind: ClassVar = "lost"
     worker_id: str
 
 
-Outcome = Exited | Signalled | TimedOut | NotStarted | Cancelled | Interrupted | NoRoom | Lost
+Outcome = Exited | Signalled | TimedOut | NotStarted | Cancelled | Interrupted | NoResources | Lost
+OUTCOMES = (
+    "exited", "signalled", "timed_out", "oom", "not_started", "cancelled", "interrupted", "no_resources", "lost",
+)  # fmt: skip
+LABELS = {
+    "timed_out": "timeout", "oom": "oom", "not_started": "not-started", "cancelled": "cancelled", "lost": "lost",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """What a finished run makes of its job; the store applies it."""
+    """A job's next state after a run, and how the run ended. Behaviour never depends on `error` and `reason`."""
 
     state: State
+    outcome: str  # one of OUTCOMES
     error: str | None = None
     failed: bool = False  # attempts + 1
     crashed: bool = False  # crashes + 1
@@ -90,8 +106,9 @@ class Settlement:
     reason: str = ""
 
 
-COMPLETED = Settlement(State.COMPLETED, exit_code=0, reason="exit code 0")
-NO_ROOM_DELAY = 1.0
+COMPLETED = Settlement(State.COMPLETED, Exited.kind, exit_code=0, reason="exit code 0")
+CANCELLED_RUNNING = "cancelled while running"
+NO_RESOURCES_DELAY = 1.0
 TEMPFAIL = 75  # the exit code of a command that asks to be run again later
 
 
@@ -101,32 +118,36 @@ def after_run(claim: Claim, outcome: Outcome, config: Config, roll: float) -> Se
         case Exited(code=0):
             return COMPLETED
         case Cancelled(number):
-            return Settlement(State.CANCELLED, error="cancelled while running", signal=number, reason="cancelled")
+            return Settlement(State.CANCELLED, outcome.kind, CANCELLED_RUNNING, signal=number, reason="cancelled")
         case Interrupted(why):
-            return Settlement(State.PENDING, reason=f"put back: {why}")
-        case NoRoom(why):
-            return Settlement(State.PENDING, f"put back: {why}", delay=NO_ROOM_DELAY, reason=f"put back: {why}")
+            return Settlement(State.PENDING, outcome.kind, reason=f"put back: {why}")
+        case NoResources(why):
+            error = f"put back: {why}"
+            return Settlement(State.PENDING, outcome.kind, error, delay=NO_RESOURCES_DELAY, reason=error)
         case Lost(worker_id):
             return _after_loss(claim, worker_id, int(config["crash_limit"]))
         case Exited(code=75) if claim.snoozes < config["snooze_limit"] and _worth_retrying(claim, "75"):
             return _snoozed(claim, config, roll)
         case Exited(code):
-            return _after_failure(claim, str(code), f"exit code {code}", config, roll, exit_code=code)
+            failed = Settlement(State.FAILED, outcome.kind, f"exit code {code}", exit_code=code)
+            return _after_failure(claim, failed, str(code), config, roll)
         case Signalled(number):
-            word = signal_label(number)
-            return _after_failure(claim, word, f"killed by {signal_name(number)}", config, roll, signal=number)
+            failed = Settlement(State.FAILED, outcome.kind, f"killed by {signal_name(number)}", signal=number)
+            return _after_failure(claim, failed, signal_label(number), config, roll)
         case TimedOut(seconds, number):
-            return _after_failure(claim, "timeout", f"timed out after {seconds:g} s", config, roll, signal=number)
+            failed = Settlement(State.FAILED, outcome.kind, f"timed out after {seconds:g} s", signal=number)
+            return _after_failure(claim, failed, "timeout", config, roll)
         case NotStarted(why):
-            return _after_failure(claim, "", f"could not start: {why}", config, roll)
+            failed = Settlement(State.FAILED, outcome.kind, f"could not start: {why}")
+            return _after_failure(claim, failed, "", config, roll)
 
 
 def after_loss(claim: Claim, worker_id: str, cancel_requested: bool, config: Config) -> Settlement:
-    """Decide what the loss of its worker makes of a job. The reason is never that of a worker's own settle, so that a
-    late one is not taken for a repetition."""
+    """Decide what the loss of its worker makes of a job. The outcome is never that of a worker's own settle, so that
+    a late one is not taken for a repetition."""
     if cancel_requested:
-        cancelled = after_run(claim, Cancelled(), config, 0)
-        return replace(cancelled, reason=f"cancelled; its worker {worker_id} was lost")
+        reason = f"cancelled; its worker {worker_id} was lost"
+        return Settlement(State.CANCELLED, Lost.kind, CANCELLED_RUNNING, reason=reason)
     return after_run(claim, Lost(worker_id), config, 0)
 
 
@@ -134,7 +155,7 @@ def despite_cancel(settlement: Settlement) -> Settlement:
     """A job whose cancellation was requested does not run again, however its run ended."""
     if settlement.state in (State.PENDING, State.FAILED):
         reason = f"cancelled; its run had ended: {settlement.reason}"
-        return replace(settlement, state=State.CANCELLED, error="cancelled while running", reason=reason)
+        return replace(settlement, state=State.CANCELLED, error=CANCELLED_RUNNING, reason=reason)
     return settlement
 
 
@@ -159,37 +180,37 @@ def signal_label(number: int) -> str:
         return f"SIG{number}"
 
 
-def exit_status(state: str, exit_code: int | None, signal: int | None, error: str | None) -> int:
-    """What a shell would say of a finished job: its own code, 128 + signal, or 124 for a timeout."""
+def outcome_label(outcome: str | None, exit_code: int | None, signal: int | None) -> str:
+    """An outcome in one word, as in the marks of a log: an exit code, a signal's name, `timeout`, `lost` …"""
+    if outcome == Exited.kind and exit_code is not None:
+        return str(exit_code)
+    if outcome == Signalled.kind and signal:
+        return signal_label(signal)
+    return LABELS.get(outcome or "", "interrupted")
+
+
+def exit_status(state: str, outcome: str | None, exit_code: int | None, signal: int | None) -> int:
+    """The exit status of a finished job as a shell would report it: its own code, 128 + signal, 124 for a timeout."""
     if state == State.COMPLETED:
         return 0
-    if error and error.startswith("timed out"):
+    if outcome == TimedOut.kind:
         return 124
     if exit_code:
         return exit_code
     return 128 + signal if signal else 1
 
 
-def _after_failure(
-    claim: Claim,
-    word: str,
-    error: str,
-    config: Config,
-    roll: float,
-    exit_code: int | None = None,
-    signal: int | None = None,
-) -> Settlement:
-    """`word` is how `retry_on` and `no_retry_on` call such an end, if they can."""
-    attempts = claim.attempts + 1
+def _after_failure(claim: Claim, failed: Settlement, word: str, config: Config, roll: float) -> Settlement:
+    """`word` is the name of this outcome in `retry_on` and `no_retry_on`, if it has one."""
+    attempts, error = claim.attempts + 1, failed.error
     if word and not _worth_retrying(claim, word):
-        reason = f"{error}; not to be tried again"
-        return Settlement(State.DEAD, error, failed=True, exit_code=exit_code, signal=signal, reason=reason)
+        return replace(failed, state=State.DEAD, failed=True, reason=f"{error}; not to be tried again")
     if attempts >= claim.max_retries:
         reason = f"{error}; attempt {attempts} of {max(claim.max_retries, 1)} was the last"
-        return Settlement(State.DEAD, error, failed=True, exit_code=exit_code, signal=signal, reason=reason)
+        return replace(failed, state=State.DEAD, failed=True, reason=reason)
     delay = backoff(claim.backoff_base, attempts, config["backoff_max"], config["backoff_jitter"], roll)
     reason = f"{error}; attempt {attempts} of {claim.max_retries}, next in {delay:.3g} s"
-    return Settlement(State.FAILED, error, True, delay=delay, exit_code=exit_code, signal=signal, reason=reason)
+    return replace(failed, failed=True, delay=delay, reason=reason)
 
 
 def _worth_retrying(claim: Claim, word: str) -> bool:
@@ -203,7 +224,7 @@ def _snoozed(claim: Claim, config: Config, roll: float) -> Settlement:
     delay = backoff(claim.backoff_base, times, config["backoff_max"], config["backoff_jitter"], roll)
     reason = f"exit code {TEMPFAIL}: put off for the {times}. time of {config['snooze_limit']}, next in {delay:.3g} s"
     error = f"exit code {TEMPFAIL}: not now"
-    return Settlement(State.PENDING, error, snoozed=True, delay=delay, exit_code=TEMPFAIL, reason=reason)
+    return Settlement(State.PENDING, Exited.kind, error, snoozed=True, delay=delay, exit_code=TEMPFAIL, reason=reason)
 
 
 def _after_loss(claim: Claim, worker_id: str, limit: int) -> Settlement:
@@ -211,5 +232,5 @@ def _after_loss(claim: Claim, worker_id: str, limit: int) -> Settlement:
     crashes = claim.crashes + 1
     if crashes >= limit:
         reason = f"{error}; lost {crashes} times, the limit"
-        return Settlement(State.DEAD, error, crashed=True, reason=reason)
-    return Settlement(State.PENDING, error, crashed=True, reason=f"{error}; put back")
+        return Settlement(State.DEAD, Lost.kind, error, crashed=True, reason=reason)
+    return Settlement(State.PENDING, Lost.kind, error, crashed=True, reason=f"{error}; put back")

@@ -52,6 +52,7 @@ class Job:
     started_at: int | None
     finished_at: int | None
     duration_ms: int | None
+    outcome: str | None  # how the last run ended: one of lifecycle.OUTCOMES
     exit_code: int | None
     signal: int | None
     error: str | None
@@ -103,15 +104,23 @@ class Job:
         return cls(**{**values, "run": 0, "cancel_requested": False, "log_host": None, "parked": False})
 
 
+EVENT_KINDS = (
+    "enqueued", "started", "run_ended", "settle_refused", "cancel_requested", "cancel_refused", "cancelled",
+    "replaced", "batch_cancelled", "dependencies_met", "dependency_broken", "revived", "not_revived", "retried",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line of a job's history."""
+    """One line of a job's history. What happened is `kind` and `outcome`; `reason` says it in words."""
 
     at: int
     state: str
     run: int
     worker_id: str | None
+    kind: str  # one of EVENT_KINDS
     reason: str
+    outcome: str | None = None  # of a run that ended
     exit_code: int | None = None
     signal: int | None = None
     duration_ms: int | None = None

@@ -63,7 +63,9 @@ def _cancel_some(tx: Transaction, name: str, most: int, died: int, last: int) ->
     error = f'its batch "{name}" has {died} dead, the limit is {most}'
     tx.each(sql.CANCEL_REST, [{"seq": seq, "now": tx.now, "error": error} for seq in seqs])
     reason = f"cancelled: {error}"
-    tx.each(sql.RECORD_TURNS, [{"seq": seq, "now": tx.now, "reason": reason} for seq in seqs])
+    tx.each(
+        sql.RECORD_TURNS, [{"seq": seq, "now": tx.now, "kind": "batch_cancelled", "reason": reason} for seq in seqs]
+    )
     news = dependencies.cancelled(tx, seqs)
     return limits.follow(tx, [key for _, key in rest]) or news or len(rest) == steps.AT_ONCE
 

@@ -104,7 +104,7 @@ class _Cancel:
             if not self._skip_finished:
                 _refuse_missing(ids, found)
             if refused:
-                _note(tx, {job: f"cancel refused: already {job.state}" for job in late.values()})
+                _note(tx, "cancel_refused", {job: f"cancel refused: already {job.state}" for job in late.values()})
             chosen = {} if refused else {id: job for id, job in found.items() if id not in late}
             running = self._apply(tx, list(chosen.values()))
             limits.follow(tx, keys)
@@ -122,14 +122,15 @@ class _Cancel:
         waiting = [job for job in jobs if job.state != "processing"]
         tx.each(sql.CANCEL_WAITING, [{"seq": job.seq, "run": job.run, "now": tx.now} for job in waiting])
         tx.each(sql.REQUEST_CANCEL, [{"seq": job.seq, "run": job.run, "now": tx.now} for job in running])
-        _note(tx, dict.fromkeys(waiting, "cancelled") | dict.fromkeys(running, "cancel requested"))
+        _note(tx, "cancelled", dict.fromkeys(waiting, "cancelled"))
+        _note(tx, "cancel_requested", dict.fromkeys(running, "cancel requested"))
         self.news |= dependencies.cancelled(tx, [job.seq for job in waiting])
         return set(running)
 
 
-def _note(tx: Transaction, reasons: Mapping[Found, str]) -> None:
+def _note(tx: Transaction, kind: str, reasons: Mapping[Found, str]) -> None:
     notes: list[Params] = [
-        {"seq": job.seq, "run": job.run, "worker": job.worker, "now": tx.now, "reason": reason}
+        {"seq": job.seq, "run": job.run, "worker": job.worker, "now": tx.now, "kind": kind, "reason": reason}
         for job, reason in reasons.items()
     ]
     tx.each(sql.RECORD_NOTE, notes)
@@ -215,7 +216,7 @@ class _Retry:
             ]
             tx.each(sql.RETRY_DEAD, rows)
             reason = "retried from the dead letter queue"
-            _note(tx, {job._replace(worker=None): reason for job in chosen.values()})
+            _note(tx, "retried", {job._replace(worker=None): reason for job in chosen.values()})
             self.news |= dependencies.revive(tx, {job.seq: id for id, job in chosen.items()})
             entry = self._entry.add(tx, list(chosen))
             if before_commit:

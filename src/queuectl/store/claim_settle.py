@@ -59,11 +59,17 @@ def _settle(
             continue
         tx.rows(sql.LOCK_SEQ, {"seq": claim.seq})
         fence = {"seq": claim.seq, "run": claim.run, "worker": worker}
-        if not tx.rows(sql.ALREADY_SETTLED, {**fence, "reasons": [row["reason"], again["reason"]]}):
+        outcome = {"outcome": end.outcome, "exit_code": _or_none(end.exit_code), "signal": _or_none(end.signal)}
+        if not tx.rows(sql.ALREADY_SETTLED, fence | outcome):
             reason = f"late result of run {claim.run} refused: the job has moved on ({end.reason})"
-            tx.each(sql.RECORD_NOTE, [{**fence, "now": tx.now, "reason": reason}])
+            tx.each(sql.RECORD_NOTE, [{**fence, "now": tx.now, "kind": "settle_refused", "reason": reason}])
             refused.append(claim)
     return settled, refused
+
+
+def _or_none(code: int | None) -> int:
+    """A code to compare with, where NULL equals nothing."""
+    return -1 if code is None else code
 
 
 def follow(tx: Transaction, settled: Sequence[Params], ended: Sequence[tuple[Claim, Settlement, Report]]) -> bool:
@@ -93,6 +99,7 @@ def _end(now: int, worker: str, claim: Claim, end: Settlement, report: Report, c
         "snoozed": int(end.snoozed),
         "run_at": now + round(end.delay * 1000),
         "finished_at": now if end.state in FINISHED else None,
+        "outcome": end.outcome,
         "exit_code": end.exit_code,
         "signal": end.signal,
         "error": end.error,

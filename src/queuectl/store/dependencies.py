@@ -165,9 +165,8 @@ class Cascade:
         lost: list[Params] = [{"seq": seq, "now": tx.now, "error": why} for seq, why in broken.items()]
         missed = {row["seq"] for row in tx.missed(sql.CANCEL_BLOCKED, lost)}
         ended = [seq for seq in broken if seq not in missed]
-        self._record(
-            {**dict.fromkeys(free, dependency_rules.RELEASED), **{seq: f"cancelled: {broken[seq]}" for seq in ended}}
-        )
+        self._record("dependencies_met", dict.fromkeys(free, dependency_rules.RELEASED))
+        self._record("dependency_broken", {seq: f"cancelled: {broken[seq]}" for seq in ended})
         self._released |= bool(free)
         return ended
 
@@ -193,14 +192,10 @@ class Cascade:
                 missed.add(child)
         revived = {child: f'revived: its dependency "{parent}" runs again' for child, (parent, _, _) in found.items()}
         gone: dict[int, str] = dict(tx.rows(sql.BROKEN_BY_DELETION, {"children": sorted(missed)})) if missed else {}
-        self._record(
-            {child: why for child, why in revived.items() if child not in missed}
-            | {child: dependency_rules.why_not_revived(parent) for child, parent in gone.items()}
-        )
+        self._record("revived", {child: why for child, why in revived.items() if child not in missed})
+        self._record("not_revived", {child: dependency_rules.why_not_revived(id) for child, id in gone.items()})
         return {child: id for child, (_, id, _) in found.items() if child not in missed}
 
-    def _record(self, reasons: dict[int, str]) -> None:
-        now = self._tx.now
-        self._tx.each(
-            sql.RECORD_TURNS, [{"seq": seq, "reason": reason, "now": now} for seq, reason in reasons.items()]
-        )
+    def _record(self, kind: str, reasons: dict[int, str]) -> None:
+        row = {"kind": kind, "now": self._tx.now}
+        self._tx.each(sql.RECORD_TURNS, [{"seq": seq, "reason": reason, **row} for seq, reason in reasons.items()])

@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-NEWEST = 18
+NEWEST = 19
 FOLDER = os.path.join(os.path.dirname(__file__), "migrations")
 
 

@@ -72,7 +72,7 @@ HINTS = {
 # The {each:…} that are texts; all others are whole numbers.
 TEXTS = (
     "batch", "state", "error", "reason", "stdout", "stderr", "tag", "id", "condition", "parent_id", "child_id",
-    "report", "queue", "what", "schedule", "outcome", "job", "worker",
+    "report", "queue", "what", "schedule", "outcome", "job", "worker", "kind",
 )  # fmt: skip
 
 

@@ -133,7 +133,8 @@ SELECT id FROM (
 """
 
 HISTORY = """
-SELECT started_at, at, state, run, worker_id, reason, exit_code, signal, duration_ms, cpu_ms, max_rss_kb
+SELECT started_at, at, state, run, worker_id, kind, reason, outcome, exit_code, signal, duration_ms, cpu_ms,
+       max_rss_kb
   FROM events
  WHERE job = (SELECT seq FROM jobs WHERE id = :id)
  ORDER BY n

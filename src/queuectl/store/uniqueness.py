@@ -70,7 +70,8 @@ def _replace(tx: Transaction, held: Keyholder, id: str, index: int) -> None:
         raise Conflict(what, "only a job that waits can be replaced", index)
     fence = {"seq": held.seq, "run": held.run, "now": tx.now}
     tx.each(sql.CANCEL_WAITING, [fence])
-    tx.each(sql.RECORD_NOTE, [{**fence, "worker": None, "reason": f'cancelled: replaced by "{id}"'}])
+    reason = f'cancelled: replaced by "{id}"'
+    tx.each(sql.RECORD_NOTE, [{**fence, "worker": None, "kind": "replaced", "reason": reason}])
     dependencies.cancelled(tx, [held.seq])
     limits.follow(tx, [held.limited_by])
 

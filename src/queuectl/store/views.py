@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from queuectl.errors import InvalidInput, NotFound, TimedOut, no_such_job
-from queuectl.jobs import dependency_rules, job_spec, log_files, run_report
+from queuectl.jobs import job_spec, log_files, run_report
 from queuectl.jobs.lifecycle import State
 from queuectl.jobs.model import Act, Event, Job, Link, Obstacles, Queue, Rules, Wait, Worker
 from queuectl.jobs.states import FINISHED, WAITING
@@ -418,13 +418,13 @@ def _story(job: Job, rows: list[Row]) -> list[Event]:
     runs = [(started_at, run, worker) for started_at, _, _, run, worker, *_ in rows if started_at is not None]
     if job.state == State.PROCESSING and job.started_at is not None:
         runs.append((job.started_at, job.run, job.worker_id))
-    starts = [Event(started_at, State.PROCESSING, run, worker, "started") for started_at, run, worker in runs]
-    waited = job.state == State.BLOCKED or (
-        rows and rows[0][5].startswith((dependency_rules.RELEASED, f"cancelled: {dependency_rules.BROKEN}"))
-    )
-    story = [Event(job.created_at, State.BLOCKED if waited else State.PENDING, 0, None, "enqueued")]
-    for _, *fields in rows:
-        event = Event(*fields)
+    starts = [
+        Event(started_at, State.PROCESSING, run, worker, "started", "started") for started_at, run, worker in runs
+    ]
+    events = [Event(*fields) for _, *fields in rows]
+    waited = job.state == State.BLOCKED or (events and events[0].kind in ("dependencies_met", "dependency_broken"))
+    story = [Event(job.created_at, State.BLOCKED if waited else State.PENDING, 0, None, "enqueued", "enqueued")]
+    for event in events:
         if starts and (event.run == starts[0].run or event.state == State.PROCESSING):
             story.append(starts.pop(0))
         story.append(event)

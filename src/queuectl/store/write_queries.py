@@ -100,7 +100,7 @@ CLAIM = """
 UPDATE jobs
    SET state = 'processing', ready = FALSE, run = {each:run}, worker_id = :worker, log_place = :log_place,
        started_at = :now, updated_at = :now,
-       duration_ms = NULL, exit_code = NULL, signal = NULL, error = NULL, stdout = NULL, stderr = NULL
+       duration_ms = NULL, outcome = NULL, exit_code = NULL, signal = NULL, error = NULL, stdout = NULL, stderr = NULL
 {from_each}
  WHERE jobs.seq = {each:seq} AND ready
 """
@@ -207,8 +207,9 @@ UPDATE jobs
        attempts = attempts + {each:failed}, crashes = crashes + {each:crashed}, snoozes = snoozes + {each:snoozed},
        run_at = CASE WHEN {each:state} IN ('pending', 'failed') THEN {each:run_at} ELSE jobs.run_at END,
        updated_at = :now, finished_at = {each:finished_at},
-       duration_ms = {each:duration_ms}, exit_code = {each:exit_code}, signal = {each:signal}, error = {each:error},
-       stdout = {each:stdout}, stderr = {each:stderr}, reason = {each:reason}, cpu_ms = {each:cpu_ms},
+       duration_ms = {each:duration_ms}, outcome = {each:outcome}, exit_code = {each:exit_code},
+       signal = {each:signal}, error = {each:error}, stdout = {each:stdout}, stderr = {each:stderr},
+       reason = {each:reason}, cpu_ms = {each:cpu_ms},
        max_rss_kb = {each:max_rss_kb}
 {from_each}
  WHERE jobs.seq = {each:seq} AND jobs.run = {each:run} AND jobs.state = 'processing'
@@ -218,16 +219,17 @@ UPDATE jobs
 # Did we end this run before, in a transaction whose answer never came?
 ALREADY_SETTLED = """
 SELECT 1 FROM events
- WHERE job = :seq AND run = :run AND worker_id = :worker AND started_at IS NOT NULL AND reason {among:reasons}
+ WHERE job = :seq AND run = :run AND worker_id = :worker AND started_at IS NOT NULL
+   AND outcome = :outcome AND COALESCE(exit_code, -1) = :exit_code AND COALESCE(signal, -1) = :signal
 """
 
 LOCK_SEQ = "SELECT 1 FROM jobs WHERE seq = :seq {for_update}"
 
 # The jobs are locked before, so that the numbers are free.
 RECORD_NOTE = """
-INSERT INTO events (job, n, at, state, run, worker_id, reason)
+INSERT INTO events (job, n, at, state, run, worker_id, kind, reason)
 SELECT jobs.seq, (SELECT COALESCE(max(n), 0) + 1 FROM events WHERE job = jobs.seq), :now, jobs.state, {each:run},
-       {each:worker}, {each:reason}
+       {each:worker}, {each:kind}, {each:reason}
   FROM jobs {and_each}
  WHERE jobs.seq = {each:seq}
 """
@@ -335,9 +337,9 @@ UPDATE jobs
 
 # What has happened to jobs that never ran, and are locked.
 RECORD_TURNS = """
-INSERT INTO events (job, n, at, state, run, reason)
+INSERT INTO events (job, n, at, state, run, kind, reason)
 SELECT jobs.seq, (SELECT COALESCE(max(n), 0) + 1 FROM events WHERE job = jobs.seq), :now, jobs.state, jobs.run,
-       {each:reason}
+       {each:kind}, {each:reason}
   FROM jobs {and_each}
  WHERE jobs.seq = {each:seq}
 """
@@ -543,7 +545,7 @@ PAUSE_HOOK = "UPDATE hooks SET paused = :paused, reason = :reason WHERE name = :
 
 # What there is to tell of jobs whose runs have just ended.
 ENDED = """
-SELECT seq, notify, id, queue, state, command, exit_code, signal, error, attempts, max_retries, run, batch,
+SELECT seq, notify, id, queue, state, command, outcome, exit_code, signal, error, attempts, max_retries, run, batch,
        created_at, started_at, duration_ms, CASE WHEN state = 'failed' THEN run_at END,
        (SELECT string_agg(tag, ' ' ORDER BY tag) FROM tags WHERE job = seq)
   FROM jobs
@@ -716,7 +718,7 @@ UNSET_CONFIG = "DELETE FROM config WHERE key = :key"
 JOB_FIELDS = (
     "id", "command", "queue", "state", "priority", "attempts", "crashes", "snoozes", "max_retries", "backoff_base",
     "retry_on", "no_retry_on", "timeout_seconds", "run_at", "cwd", "env", "created_at", "updated_at", "started_at",
-    "finished_at", "duration_ms", "exit_code", "signal", "error", "stdout", "stderr", "worker_id", "run",
+    "finished_at", "duration_ms", "outcome", "exit_code", "signal", "error", "stdout", "stderr", "worker_id", "run",
     "cancel_requested", "log_place", "unique_key", "batch", "key", "key_limit", "notify", "parked", "tags",
     "depends_on", "report",
 )  # fmt: skip
@@ -739,8 +741,8 @@ COPIED: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
     "tallies": ({"span": -1, "moment": 0, "queue": "", "state": "", "what": "", "bound": 0}, ("n", "ms")),
     "jobs": ({"seq": 0}, ("ready", "unmet", "reason", "cpu_ms", "max_rss_kb", *OWN_FIELDS)),
     "tags": ({"tag": "", "job": 0}, ()),
-    "events": ({"job": 0, "n": 0}, ("at", "state", "run", "worker_id", "reason", "exit_code", "signal", "duration_ms",
-                                    "cpu_ms", "max_rss_kb", "started_at")),
+    "events": ({"job": 0, "n": 0}, ("at", "state", "run", "worker_id", "kind", "reason", "outcome", "exit_code",
+                                    "signal", "duration_ms", "cpu_ms", "max_rss_kb", "started_at")),
     "results": ({"job": 0}, ("run", "report", "updated_at")),
     "dependencies": ({"parent": 0, "child": 0}, ("parent_id", "condition", "state")),
     "cascades": ({"job": 0}, ()),

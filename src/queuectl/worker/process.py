@@ -40,7 +40,9 @@ _buffer = memoryview(bytearray(65536))
 class CannotStart(Exception):
     """No process was started; `outcome` says what that means for the job."""
 
-    def __init__(self, outcome: lifecycle.NotStarted | lifecycle.NoRoom | lifecycle.Interrupted, why: str) -> None:
+    def __init__(
+        self, outcome: lifecycle.NotStarted | lifecycle.NoResources | lifecycle.Interrupted, why: str
+    ) -> None:
         super().__init__(why)
         self.outcome = outcome
 
@@ -262,25 +264,25 @@ class Run:
         """Close its log and tell how it ended. What is left in `pipes` is held by a process left behind."""
         duration_ms = self._duration_ms
         self._drain()
-        outcome, rc = self._outcome()
-        self.output.close(lambda: log_files.end_mark(self.claim.started_at + duration_ms, rc, duration_ms))
+        outcome = self._outcome()
+        code, number = getattr(outcome, "code", None), getattr(outcome, "number", None)
+        label = lifecycle.outcome_label(outcome.kind, code, number)
+        self.output.close(lambda: log_files.end_mark(self.claim.started_at + duration_ms, label, duration_ms))
         report = Report(duration_ms, self.output.tail(0), self.output.tail(1), self._cpu_ms, self._max_rss_kb)
         return outcome, report
 
-    def _outcome(self) -> tuple[lifecycle.Outcome, str]:
+    def _outcome(self) -> lifecycle.Outcome:
         assert self._status is not None
         code = os.waitstatus_to_exitcode(self._status)
         number = -code if code < 0 else None
         match self.ending:
             case lifecycle.TimedOut(seconds):
-                return lifecycle.TimedOut(seconds, number), "timeout"
+                return lifecycle.TimedOut(seconds, number)
             case lifecycle.Cancelled():
-                return lifecycle.Cancelled(number), "cancelled"
+                return lifecycle.Cancelled(number)
             case lifecycle.Interrupted():
-                return self.ending, "interrupted"
-        if number:
-            return lifecycle.Signalled(number), lifecycle.signal_label(number)
-        return lifecycle.Exited(code), str(code)
+                return self.ending
+        return lifecycle.Signalled(number) if number else lifecycle.Exited(code)
 
 
 def take(pipe: int) -> bytes:
@@ -289,12 +291,12 @@ def take(pipe: int) -> bytes:
     return bytes(_buffer[: os.readv(pipe, [_buffer])])
 
 
-def _why_not(error: OSError | ValueError, claim: Claim) -> lifecycle.NotStarted | lifecycle.NoRoom:
+def _why_not(error: OSError | ValueError, claim: Claim) -> lifecycle.NotStarted | lifecycle.NoResources:
     if not isinstance(error, OSError):
         return lifecycle.NotStarted(str(error))
     reason = (error.strerror or str(error)).lower()
     if error.errno in NO_ROOM:
-        return lifecycle.NoRoom(reason)
+        return lifecycle.NoResources(reason)
     if error.errno == errno.E2BIG:
         return lifecycle.NotStarted("the command and its environment are too long for this system; use a script")
     if error.filename == claim.cwd and claim.cwd:

@@ -66,8 +66,8 @@ class Slots:
         except CannotStart as error:
             self._board.unpin(claim.seq)
             self._log.tell("run not started", job=claim.id, run=claim.run, reason=error)
-            if isinstance(error.outcome, lifecycle.NoRoom):
-                self.closed_until = time.monotonic() + lifecycle.NO_ROOM_DELAY
+            if isinstance(error.outcome, lifecycle.NoResources):
+                self.closed_until = time.monotonic() + lifecycle.NO_RESOURCES_DELAY
                 self.cramped = True
             return error.outcome
         self._runs[claim.seq] = self._shells[run.pid] = run

@@ -6,8 +6,8 @@ from typing import Any
 
 from queuectl.jobs import job_spec
 from queuectl.jobs.dependency_rules import CONDITIONS
-from queuectl.jobs.lifecycle import State
-from queuectl.jobs.model import WORKER_STATES
+from queuectl.jobs.lifecycle import OUTCOMES, State
+from queuectl.jobs.model import EVENT_KINDS, WORKER_STATES
 from queuectl.queues import policy
 from queuectl.schedules.schedule import MISSED, OVERLAPS
 from queuectl.settings import SETTINGS
@@ -55,6 +55,7 @@ FLAG: Schema = {"type": "boolean"}
 MOMENT: Schema = {"type": "string", "format": "date-time"}
 NAME: Schema = {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9._:+-]{0,127}$"}
 STATE: Schema = {"type": "string", "enum": [str(state) for state in State]}
+OUTCOME: Schema = {"type": ["string", "null"], "enum": [*OUTCOMES, None]}
 CURSOR: Schema = {"type": "string", "maxLength": 64}
 LIMIT: Schema = {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}
 COUNTS: Schema = record({str(state): WHOLE for state in State})
@@ -143,6 +144,7 @@ JOB = record(
         "started_at": maybe(MOMENT),
         "finished_at": maybe(MOMENT),
         "duration_ms": maybe(WHOLE),
+        "outcome": said(OUTCOME, "How its last run ended."),
         "exit_code": maybe(WHOLE),
         "signal": maybe(WHOLE),
         "error": maybe(TEXT),
@@ -162,7 +164,9 @@ EVENT = record(
         "state": STATE,
         "run": WHOLE,
         "worker_id": maybe(TEXT),
+        "kind": {"type": "string", "enum": list(EVENT_KINDS)},
         "reason": TEXT,
+        "outcome": said(OUTCOME, "How the run ended, if one did."),
         "exit_code": maybe(WHOLE),
         "signal": maybe(WHOLE),
         "duration_ms": maybe(WHOLE),

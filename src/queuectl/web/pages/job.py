@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, Response
 
 from queuectl.jobs import clone, dependency_rules, job_spec
 from queuectl.jobs.full_log import before_this_run
-from queuectl.jobs.lifecycle import State, signal_label, signal_name
+from queuectl.jobs.lifecycle import Exited, State, outcome_label, signal_name
 from queuectl.jobs.model import Event, Job, Link
 from queuectl.store import Store
 from queuectl.store.views import Views
@@ -88,11 +88,8 @@ class Run(NamedTuple):
         """`exit code 1`, `SIGKILL`, or one of the other ways for a run to end."""
         if self.ended is None:
             return "running"
-        if self.ended.reason.startswith("timed out"):
-            return "timeout"
-        if self.ended.exit_code is not None:
-            return f"exit code {self.ended.exit_code}"
-        return signal_label(self.ended.signal) if self.ended.signal else self.ended.reason.partition(":")[0]
+        label = outcome_label(self.ended.outcome, self.ended.exit_code, self.ended.signal)
+        return f"exit code {label}" if self.ended.outcome == Exited.kind else label
 
 
 def steps(history: Sequence[Event], now: int | None) -> list[Step]:
@@ -119,7 +116,7 @@ def runs_of(job: Job, history: Sequence[Event]) -> list[Run]:
     """The newest first."""
     found: list[Run] = []
     for event in history:
-        if event.state == State.PROCESSING and event.reason == "started":
+        if event.kind == "started":
             found.append(Run(event.run, event.at, None, event.worker_id))
         elif found and found[-1].ended is None and event.run == found[-1].number and event.state != State.PROCESSING:
             found[-1] = found[-1]._replace(ended=event)
