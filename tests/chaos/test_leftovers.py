@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -11,6 +12,19 @@ from tests.chaos.conftest import lives, pids
 from tests.chaos.leftovers import ENDS, WAYS, leftovers
 from tests.conftest import eventually
 from tests.e2e.conftest import Cli
+
+# As su does it, through PAM: a process loses the mark, the tag and its parent.
+SHED = "ulimit -S -m 4000; echo $$ >> processes"
+SHEDDING = {
+    "its parent leaves when asked to": (
+        f"env -i sh -c '{SHED}; (trap \"\" TERM; {SHED}; exec sleep 300) & wait'; wait"
+    ),
+    "its parent has shed it": (
+        "env -i setsid sh -c 'sleep 300 & echo $! >> processes; ulimit -S -m 4000; exec sleep 300' & "
+        "sleep 0.3; exit 1"
+    ),
+    "it is all that is left": f"env -i sh -c '{SHED}; trap \"\" TERM; sleep 300 & wait'; sleep 300",
+}
 
 
 @pytest.mark.parametrize("slots", [1, 4])
@@ -35,6 +49,29 @@ def test_daemons_that_hold_the_output_of_completed_jobs_do_not_stop_other_jobs(q
     assert all(lives(pid) for pid in pids(q, "daemons"))
     [handles] = [finding for finding in q.json("doctor") if finding["check"] == "file handles"]
     assert handles["ok"]
+
+
+def test_more_runs_than_a_runs_own_limit_of_file_handles_are_started(q: Cli) -> None:
+    """The worker raises its soft limit; its runs keep theirs, and the descriptors of their pipes lie above that."""
+    assert q.shell("ulimit -Sn 40; queuectl worker start --concurrency 30").code == 0
+    ids = q.batch(*[{"command": "sleep 300 & echo $!; ulimit -n", "max_retries": 1}] * 60)
+    for id in ids:
+        assert q.until(id, "completed")["stdout"].split()[1] == "40"
+    for id in ids:
+        os.kill(int(q.job(id)["stdout"].split()[0]), 9)
+
+
+@pytest.mark.parametrize("command", SHEDDING, ids=list(SHEDDING))
+@pytest.mark.parametrize("slots", ["1", "3"])
+def test_processes_that_shed_the_mark_of_their_run_are_ended_with_it(q: Cli, command: str, slots: str) -> None:
+    q.ok("config", "set", "kill_grace", "0.3")
+    q.ok("worker", "start", "--concurrency", slots)
+    q.until(q.enqueue("(setsid sleep 300 & echo $! > daemon)"), "completed")
+    id = q.enqueue(SHEDDING[command], max_retries=1, timeout=1)
+    q.until(id, "dead")
+    assert [pid for pid in pids(q, "processes") if lives(pid)] == []
+    [daemon] = pids(q, "daemon")
+    assert lives(daemon)
 
 
 def test_what_a_completed_job_left_running_is_not_ended_by_the_end_of_another(q: Cli) -> None:

@@ -301,7 +301,7 @@ def test_a_reset_in_steps_leaves_nothing_and_gives_one_account(store: Store, hir
     with store.engine.read() as tx:
         for table in ("jobs", "events", "tags", "dependencies", "cascades", "counts", "departed", "config"):
             assert tx.rows(f"SELECT count(*) FROM {table}") == [(0,)], table
-    assert acts(store) == [("reset", "a, b, c, d, e and 9 more")]
+    assert acts(store) == [("reset", "c4, c3, c2, c1, c0 and 9 more")]
 
 
 def test_a_reset_stops_when_a_worker_comes_and_says_how_far_it_got(
@@ -317,6 +317,68 @@ def test_a_reset_stops_when_a_worker_comes_and_says_how_far_it_got(
 
 
 # -- limits ----------------------------------------------------------------------------------------------
+
+
+def test_jobs_that_a_refused_reset_leaves_are_whole(
+    store: Store, hire: Hire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reset, "JOBS_AT_ONCE", 4)
+    monkeypatch.setattr(bulk_changes, "MOST_ROWS", 100)
+    store.enqueue(
+        [job(f"c{n}", f"p{n}", tags=["a"]) for n in range(5)] + [job(f"p{n}", tags=["a"]) for n in range(5)]
+    )
+    between(monkeypatch, lambda: hire("late"))
+    with pytest.raises(Conflict, match="4 jobs were deleted before that"):
+        store.reset()
+    left = store.views.jobs(limit=-1)
+    assert len(left) == 6
+    assert all(job.tags == ("a",) for job in left if job.id.startswith("c"))
+    assert {parent for job in left for parent, _ in job.depends_on} <= {job.id for job in left}
+
+
+def test_an_id_given_twice_is_retried_once(store: Store, hire: Hire) -> None:
+    ids = dead(store, hire, *(f"j{n}" for n in range(5)))
+    assert store.retry([*ids, ids[0]]) == ids
+
+
+@pytest.mark.parametrize("change", ["cancel", "retry"])
+def test_workers_hear_of_what_was_changed_before_an_error(
+    store: Store, hire: Hire, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    ids = [f"j{n}" for n in range(5)]
+    if change == "cancel":
+        store.enqueue([job(id) for id in ids])
+    else:
+        dead(store, hire, *ids)
+    other = {"cancel": store.delete, "retry": store.purge_dead}[change]
+    between(monkeypatch, lambda: (store.cancel([ids[-1]]) if change == "cancel" else None, other([ids[-1]])))
+    calls: list[bool] = []
+    act = {"cancel": bulk_changes.cancel, "retry": bulk_changes.retry}[change]
+    with patch.object(store.engine, "announce", side_effect=lambda: calls.append(True)), pytest.raises(NotFound):
+        act(store, ids)
+    assert calls
+
+
+def test_dead_jobs_whose_children_are_yet_to_be_told_do_not_keep_a_purge_busy(
+    store: Store, hire: Hire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = dead(store, hire, *(f"j{n}" for n in range(3)))
+    monkeypatch.setattr(store, "work_off_all", lambda *_: None)
+    with store.engine.write() as tx:
+        for id in ids[:2]:
+            tx.run("INSERT INTO cascades (job) SELECT seq FROM jobs WHERE id = :id", {"id": id})
+    assert store.purge_dead() == 1
+    assert sorted(states(store)) == ids[:2]
+
+
+def test_a_deletion_in_steps_that_is_refused_says_what_was_deleted(
+    store: Store, hire: Hire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "TOGETHER", 100)
+    ids = dead(store, hire, *(f"j{n}" for n in range(4)))
+    between(monkeypatch, lambda: store.retry([ids[-1]]))
+    with pytest.raises(Conflict, match=r'job "j3" is pending, not dead; \d of 4 jobs were deleted before that'):
+        store.purge_dead(ids)
 
 
 @pytest.mark.parametrize("most", [2, 7])

@@ -487,11 +487,17 @@ def test_reset_is_refused_while_workers_run(q: Cli) -> None:
     assert q("wait", id).code == 0
 
 
+@pytest.mark.parametrize("options", [(), ("--yes",), ("--all", "dead")], ids=" ".join)
+def test_a_purge_of_nothing_named_is_refused(stored: Cli, options: tuple[str, ...]) -> None:
+    """What a command substitution that comes back empty asks for is not "all"."""
+    refuses(stored, ("dlq", "purge", *options), BAD, "--all")
+
+
 def test_a_reset_that_nobody_can_be_asked_about_is_refused(stored: Cli) -> None:
     refuses(stored, ("reset",), BAD, "--yes", stdin="y\n")
 
 
-@pytest.mark.parametrize("command", [("reset",), ("dlq", "purge")], ids=" ".join)
+@pytest.mark.parametrize("command", [("reset",), ("dlq", "purge", "--all")], ids=" ".join)
 def test_deleting_asks_first_and_takes_no_for_an_answer(stored: Cli, command: tuple[str, ...]) -> None:
     before = stored.contents()
     for answer in ("n\n", "\n", "\x04"):  # the last is end-of-file, Ctrl-D

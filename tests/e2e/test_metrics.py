@@ -49,7 +49,7 @@ def test_all_runs_are_counted_when_the_workers_have_left(q: Cli) -> None:
     assert seen["queuectl_run_seconds_sum", "mail", ""] > 0
     assert seen["queuectl_jobs_finished_total", "mail", "completed"] == 30
     q.ok("prune", "--older-than", "0s")
-    q.ok("dlq", "purge", "--yes")
+    q.ok("dlq", "purge", "--all", "--yes")
     after = scraped(q)
     assert after["queuectl_jobs", "mail", "completed"] == 0
     assert after["queuectl_jobs_finished_total", "mail", "completed"] == 30

@@ -20,7 +20,7 @@ from tests.e2e.conftest import QUEUECTL, UNTIL_GO, Cli, gone, kill, lines_in, on
 FIELDS = [
     "id", "command", "queue", "state", "priority", "attempts", "crashes", "snoozes", "max_retries", "backoff_base",
     "retry_on", "no_retry_on", "timeout_seconds", "run_at", "cwd", "env", "tags", "depends_on", "unique_key", "batch",
-    "key", "key_limit", "notify", "created_at", "updated_at", "started_at", "finished_at", "duration_ms", "exit_code",
+    "key", "key_limit", "notify", "created_at", "updated_at", "started_at", "finished_at", "duration_ms", "outcome", "exit_code",
     "signal", "error", "stdout", "stderr", "progress", "message", "result", "log_path", "worker_id",
 ]  # fmt: skip
 STATES = ["pending", "processing", "completed", "failed", "dead", "cancelled", "blocked"]
@@ -349,7 +349,7 @@ def test_alone_it_shows_the_next_step(q: Cli) -> None:
     q.ok("worker", "start")
     q.finished(id)
     assert next_step(q) == "dlq list"
-    q.ok("dlq", "purge", "--yes")
+    q.ok("dlq", "purge", "--all", "--yes")
     q.finished(q.enqueue("true"))
     assert next_step(q) == "list"
     q.enqueue("true", run_at="1h")
@@ -556,7 +556,7 @@ def test_all_dead_jobs_are_retried(graveyard: tuple[Cli, list[str]]) -> None:
 
 def test_all_dead_jobs_are_purged_with_their_logs_and_no_others(graveyard: tuple[Cli, list[str]]) -> None:
     q, ids = graveyard
-    assert "3" in q.ok("dlq", "purge", "--yes")
+    assert "3" in q.ok("dlq", "purge", "--all", "--yes")
     assert q.json("status")["jobs"] == {**dict.fromkeys(STATES, 0), "completed": 1}
     left = {path.name for path in q.logs.glob("job_*")}
     assert left == {f"job_{q.job('@last')['id']}.log"}
@@ -565,9 +565,9 @@ def test_all_dead_jobs_are_purged_with_their_logs_and_no_others(graveyard: tuple
 
 def test_purging_asks_first_on_a_terminal(graveyard: tuple[Cli, list[str]]) -> None:
     q, _ = graveyard
-    q.on_terminal("dlq", "purge", typed="n\n")
+    q.on_terminal("dlq", "purge", "--all", typed="n\n")
     assert q.json("status")["jobs"]["dead"] == 3
-    q.on_terminal("dlq", "purge", typed="y\n")
+    q.on_terminal("dlq", "purge", "--all", typed="y\n")
     assert q.json("status")["jobs"]["dead"] == 0
 
 

@@ -199,7 +199,7 @@ class Stage:
         claim = a_claim(command, seq=len(self.runs) + 100, **{"cwd": str(self.folder), **fields})
         place = Workplace(
             WORKER, self.home, str(self.folder / "logs"), null=self.null, run_dir=str(self.folder),
-            children=self.children, lease_ended=self.fenced.__contains__,
+            low=(self.null, self.null), children=self.children, lease_ended=self.fenced.__contains__,
         )  # fmt: skip
         run = Run(claim, place, CONFIG)
         self.runs.append(run)

@@ -121,10 +121,14 @@ def retry_dead(
 
 @dlq_command.command("purge")
 @click.argument("jobs", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Every dead job.")
 @click.option("--yes", is_flag=True, help="Do not ask. (It only asks on a terminal.)")
 @with_store
-def purge_dead(store: Store, jobs: tuple[str, ...], yes: bool) -> int:
-    """Delete dead jobs for good, with their history and logs: these, or all."""
+def purge_dead(store: Store, jobs: tuple[str, ...], everything: bool, yes: bool) -> int:
+    """Delete dead jobs for good, with their history and logs: these, or --all."""
+    if bool(jobs) == everything:
+        what = "ids and --all cannot be combined" if jobs else "purge what?"
+        raise InvalidInput(what, "give job ids, or --all")
     ids = job_ids(store, jobs)
     count = len(ids) if ids else store.views.counts()["dead"]
     question = f"Delete {plural(count, 'dead job')} with their history and logs?"

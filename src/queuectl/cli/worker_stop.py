@@ -81,7 +81,7 @@ def _by_order(store: Store, ids: tuple[str, ...], patience: float | None, now: b
         store.stop_workers([worker.id for worker in _living(store, names, managers)], "now")
     if now and not _wait_until_gone(store, names, managers, store.config()["kill_grace"] + ANSWER_WITHIN, lost):
         stuck = [f"worker {worker.id} (pid {worker.pid})" for worker in _living(store, names, managers)]
-        raise _no_answer(stuck or [f"manager {pid}" for pid in managers])
+        raise _no_answer(stuck or _named(managers))
     say(f"Stopped {plural(len(names) - len(lost), 'worker')}.")
     _name_lost(lost.values())
 
@@ -150,7 +150,7 @@ def _by_signal(
         now = end is not None and time.monotonic() >= end
         time.sleep(0.02)
     if not _end_by_signal(managers):
-        raise _no_answer([f"manager {pid}" for pid, started in managers.items() if procfs.start_time(pid) == started])
+        raise _no_answer(_named(managers))
     say(f"Stopped {plural(len(managers), 'manager')} with all workers (pid {pids}).")
     _confirm(db)
 
@@ -184,8 +184,13 @@ def _confirm(db: str | None) -> None:
         )
 
 
-def _live(managers: Managers) -> bool:
-    return any(procfs.start_time(pid) == started for pid, started in managers.items())
+def _live(managers: Managers) -> list[int]:
+    """Their pids. One that has left may have given its pid to a stranger."""
+    return [pid for pid, started in managers.items() if procfs.start_time(pid) == started]
+
+
+def _named(managers: Managers) -> list[str]:
+    return [f"manager {pid}" for pid in _live(managers)]
 
 
 def _no_answer(who: list[str]) -> TimedOut:

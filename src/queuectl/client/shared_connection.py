@@ -51,6 +51,11 @@ class SharedConnection(Generic[C]):
         An exception may be raised in it at any moment, by a signal handler or by another thread: then no transaction
         stays open. It is passed on if nothing was stored; else OutcomeUnknown is raised, with it as the cause.
         """
+        # Made before it is needed: where nothing is called, no second signal can take its place.
+        unknown = OutcomeUnknown(
+            "interrupted in the moment of the commit, or after it",
+            "it may have happened or not: look before you try again",
+        )
         stored = False
         try:
             with self._lock:
@@ -67,10 +72,7 @@ class SharedConnection(Generic[C]):
         except BaseException as error:
             if not stored:
                 raise
-            raise OutcomeUnknown(
-                f"interrupted ({type(error).__name__}) in the moment of the commit, or after it",
-                "it may have happened or not: look before you try again",
-            ) from error
+            raise unknown from error
 
     def _nested(self) -> Conflict:
         return Conflict(

@@ -71,12 +71,20 @@ def cancel(
                     _refuse_finished(id, job.state)
             order = _children_first(tx, found)
         states = {}
-        _in_steps(order, "cancelled", lambda part: states.update(step(part)))
-        states = {id: states[id] for id in ids if id in states}
-    store.engine.announce()
-    if step.news:
-        store.work_off_all()
+        try:
+            _in_steps(order, "cancelled", lambda part: states.update(step(part)))
+        finally:
+            _announce(store, step.news)
+        return {id: states[id] for id in ids if id in states}
+    _announce(store, step.news)
     return states
+
+
+def _announce(store: Store, left_to_workers: bool) -> None:
+    """Tell workers what was changed, also if an error has ended it half-way."""
+    store.engine.announce()
+    if left_to_workers:
+        store.work_off_all()
 
 
 def _refuse_finished(id: str, state: str) -> None:
@@ -156,7 +164,7 @@ def _children_first(tx: Transaction, found: Mapping[str, Found]) -> list[str]:
 def retry(
     store: Store, ids: Sequence[str] | None, spacing: float = 0, before_commit: BeforeCommit | None = None
 ) -> list[str]:
-    wanted = _all_dead(store) if ids is None else list(ids)
+    wanted = _all_dead(store) if ids is None else list(dict.fromkeys(ids))
     step = _Retry(store, spacing, strict=ids is not None)
     retried: list[str] = []
     if len(wanted) <= steps.TOGETHER:
@@ -168,10 +176,12 @@ def retry(
                 _refuse_missing(ids, found)
                 _refuse_living(found)
             uniqueness.refuse_second(tx, [job.seq for job in found.values()])
-        _in_steps(wanted, "retried", lambda part: retried.extend(step(part)))
-    store.engine.announce()
-    if step.news:
-        store.work_off_all()
+        try:
+            _in_steps(wanted, "retried", lambda part: retried.extend(step(part)))
+        finally:
+            _announce(store, step.news)
+        return retried
+    _announce(store, step.news)
     return retried
 
 
@@ -245,25 +255,38 @@ def delete(store: Store, ids: Sequence[str] | None, states: Collection[str], hin
             found = _named(tx, left)
             if strict:
                 _refuse_undeletable(tx, left, found, states, hint)
-            gone, more = _remove(tx, [job.seq for job in found.values() if job.state in states])
+            ready = _with_told_children(tx, found)
+            gone, more = _remove(tx, [job.seq for job in ready.values() if job.state in states])
             grown = entry.add(tx, gone)
         entry = grown
         return gone, more
 
     def step(part: Sequence[str]) -> None:
         nonlocal deleted
-        left = list(part)
-        while left:
-            gone, more = delete_some(left)
+        left, more = list(part), True
+        while left and more:
+            try:
+                gone, more = delete_some(left)
+            except QueuectlError as error:
+                if not deleted:
+                    raise
+                before = f"{deleted:,} of {len(wanted):,} jobs were deleted before that"
+                raise type(error)(f"{error.message}; {before}", error.hint) from error
             log_files.remove(store.engine.log_dir, gone)
             deleted += len(gone)
-            left = [id for id in left if id not in set(gone)] if more else []
+            left = [id for id in left if id not in set(gone)]
+            if left and more:
+                steps.pause()
 
-    if len(wanted) <= steps.TOGETHER:
-        step(wanted)
-    else:
-        _in_steps(wanted, "deleted", step)
+    for part in [wanted] if len(wanted) <= steps.TOGETHER else steps.parts(wanted):
+        step(part)
     return deleted
+
+
+def _with_told_children(tx: Transaction, found: Mapping[str, Found]) -> dict[str, Found]:
+    """Those whose children have all been told of their end; the others cannot be deleted yet."""
+    waiting = {id for (id,) in tx.rows(sql.BEING_TOLD, {"ids": list(found)})} if found else set()
+    return {id: job for id, job in found.items() if id not in waiting}
 
 
 def _refuse_undeletable(
@@ -301,7 +324,14 @@ def _prune_some(store: Store, states: Sequence[str], older_than: float, limit: i
 
 def _remove(tx: Transaction, seqs: Sequence[int]) -> tuple[list[str], bool]:
     """Delete the first of these jobs, which are locked, as many as one transaction can take with their history; their
-    ids, and whether there are more. Of a very long history only a part goes first."""
+    ids, and whether there are more."""
+    chosen, more = within_reach(tx, seqs)
+    return [id for (id,) in tx.rows(sql.DELETE_FINISHED, {"seqs": chosen})], more
+
+
+def within_reach(tx: Transaction, seqs: Sequence[int]) -> tuple[list[int], bool]:
+    """As many of these jobs as one transaction can delete with their history, and whether there are more. Of a very
+    long history a part is deleted instead."""
     rows = 0
     chosen: list[int] = []
     weights = {seq: (events, others) for seq, events, others in tx.rows(sql.WEIGHTS, {"seqs": list(seqs)})}
@@ -314,4 +344,4 @@ def _remove(tx: Transaction, seqs: Sequence[int]) -> tuple[list[str], bool]:
         if chosen and rows > MOST_ROWS:
             break
         chosen.append(seq)
-    return [id for (id,) in tx.rows(sql.DELETE_FINISHED, {"seqs": chosen})], len(chosen) < len(seqs)
+    return chosen, len(chosen) < len(seqs)

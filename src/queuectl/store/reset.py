@@ -9,6 +9,7 @@ from queuectl.jobs import log_files
 from queuectl.store import steps
 from queuectl.store import write_queries as sql
 from queuectl.store.audit import Entry
+from queuectl.store.bulk_changes import within_reach
 from queuectl.store.store import refuse_left_running
 
 if TYPE_CHECKING:
@@ -17,11 +18,13 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 2000
 JOBS_AT_ONCE = 1000
+LEVELS_AT_ONCE = 50  # of jobs that wait for each other
 
 
 def wipe(store: Store) -> int:
-    """How many jobs there were. A small queue goes in one transaction. A large one goes in steps: jobs first, while
-    all that holds them back still stands, settings last; each step makes sure again that nothing runs."""
+    """How many jobs there were. A small queue goes in one transaction, a large one in steps: jobs with all that is
+    theirs first, none before those that wait for it, and settings last. Each step makes sure again that nothing runs;
+    if one is refused, or killed, the jobs that are left are whole."""
     entry = Entry(store.actor, "reset")
     store.engine.tidy()  # counts that have piled up go as a few sums
     total, done = 0, False
@@ -50,25 +53,29 @@ def _refuse_workers(store: Store, tx: Transaction, deleted: int) -> None:
     alive = sum(store.holders(tx).values())
     if alive:
         raise Conflict(f"workers are running: {alive}{so_far}", "stop them first: queuectl worker stop")
-    refuse_left_running(tx, "reset")
+    refuse_left_running(tx, "reset", so_far)
 
 
 def _some(tx: Transaction) -> tuple[list[str], bool]:
     """Delete as much as one transaction can take; the ids of the jobs among it, and whether that was all."""
-    left = ROWS_AT_ONCE
     ids: list[str] = []
+    for _ in range(LEVELS_AT_ONCE):
+        if len(ids) >= JOBS_AT_ONCE:
+            return ids, False
+        leaves: dict[int, str] = dict(tx.rows(sql.LEAVES, {"limit": JOBS_AT_ONCE - len(ids)}))
+        if not leaves:
+            break
+        chosen, more = within_reach(tx, list(leaves))
+        tx.run(sql.WIPE_CASCADES, {"seqs": chosen})
+        tx.run(sql.WIPE_JOBS, {"seqs": chosen})
+        ids += [leaves[seq] for seq in chosen]
+        if more:
+            return ids, False
+    else:
+        return ids, False
+    left = ROWS_AT_ONCE
     for table in sql.WIPED:
-        if table == "jobs":
-            rows = tx.rows(sql.FIRST_JOBS, {"limit": min(left, JOBS_AT_ONCE)})
-            seqs = [seq for seq, _ in rows]
-            tx.run(sql.WIPE_CASCADES, {"seqs": seqs})
-            tx.run(sql.WIPE_JOBS, {"seqs": seqs})
-            ids = [id for _, id in rows]
-            if len(ids) == JOBS_AT_ONCE:
-                return ids, False
-            left -= len(ids)
-        else:
-            left -= tx.run(sql.WIPE[table], {"limit": left})
+        left -= tx.run(sql.WIPE[table], {"limit": left})
         if left <= 0:
             return ids, False
     return ids, True

@@ -475,13 +475,13 @@ class Store:
             Entry(self.actor, action, detail).add(tx, targets)
 
 
-def refuse_left_running(tx: Transaction, then: str) -> None:
+def refuse_left_running(tx: Transaction, then: str, so_far: str = "") -> None:
     """Raise if dead workers have left jobs that count as running. Before these are put back, what is left of their
     processes must be ended: that is a worker's business, and it finds them by these rows."""
     [(left,)] = tx.rows(sql.COUNT_RUNNING)
     if left:
         hint = f"start a worker, it puts them back: queuectl worker start; when it has, stop it and {then}"
-        raise Conflict(f"workers that died have left jobs behind: {left}", hint)
+        raise Conflict(f"workers that died have left jobs behind: {left}{so_far}", hint)
 
 
 def _pairs(text: str | None, by: str) -> list[tuple[str, str, str]]:

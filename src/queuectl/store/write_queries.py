@@ -704,7 +704,7 @@ DELETE FROM jobs
 RETURNING id
 """
 
-BEING_TOLD = "SELECT id FROM jobs JOIN cascades ON job = seq WHERE id {among:ids} LIMIT 1"
+BEING_TOLD = "SELECT id FROM jobs JOIN cascades ON job = seq WHERE id {among:ids} ORDER BY seq"
 
 SET_CONFIG = """
 INSERT INTO config (key, value) VALUES (:key, :value)
@@ -777,12 +777,18 @@ SELECT {", ".join((*key, *rest))}
 # In the order in which a reset deletes them: what is said of jobs before them, what holds them back after them. The
 # dependencies, results and notes of cascades go with their jobs. Who did what is kept: the reset is a part of it.
 WIPED = (
-    "events", "tags", "jobs", "results", "dependencies", "cascades", "firings", "tallies", "departed", "submissions",
+    "events", "tags", "results", "dependencies", "cascades", "firings", "tallies", "departed", "submissions",
     "starts", "counts", "workers", "batches", "queues", "schedules", "hooks", "config",
 )  # fmt: skip
 _WIPED_BY = {"counts": ("queue", "state"), "workers": ("id",)}
 
-FIRST_JOBS = "SELECT seq, id FROM jobs ORDER BY seq LIMIT :limit"
+# Jobs that no other waits for. A count, so that PostgreSQL looks each up by the index of open dependencies.
+LEAVES = """
+SELECT seq, id FROM jobs
+ WHERE (SELECT count(*) FROM dependencies WHERE parent = jobs.seq AND dependencies.state = 'open') = 0
+ ORDER BY seq DESC
+ LIMIT :limit
+"""
 WIPE_CASCADES = "DELETE FROM cascades WHERE job {among:seqs}"
 WIPE_JOBS = "DELETE FROM jobs WHERE seq {among:seqs}"
 
@@ -792,7 +798,7 @@ def _wipe(table: str) -> str:
     return f"DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table} LIMIT :limit)"
 
 
-WIPE = {table: _wipe(table) for table in WIPED if table != "jobs"}
+WIPE = {table: _wipe(table) for table in WIPED}
 
 COPIED_ROWS = f"SELECT {', '.join(f'(SELECT count(*) FROM {table})' for table in COPIED)}"
 

@@ -46,6 +46,7 @@ class Bell:
                 os.close(end)
             if isinstance(error, FileNotFoundError):
                 return False
+            _remove(hidden)
             raise
         self._reader, self._keeper = ends
         return True

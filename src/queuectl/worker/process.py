@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from queuectl.jobs import lifecycle, log_files
@@ -57,6 +58,10 @@ class Workplace:
     database: str = ""  # names this very one
     run_dir: str = ""  # where a run may write what it says of itself
     null: int = field(default_factory=lambda: os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    # Low descriptors, for pipes whose own are above the limit of a run: posix_spawn refuses those.
+    low: tuple[int, ...] = field(
+        default_factory=lambda: tuple(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC) for _ in range(STREAMS))
+    )
     # May a run be started still? Asked in the last moment: it may take long to get into its folder.
     may_start: Callable[[], bool] = lambda: True
     # Was the run with this tag ended because its worker's lease was over?
@@ -72,6 +77,7 @@ class Run:
     """A live execution of a claimed job, from start to the end of its processes."""
 
     ending: Ending | None = None
+    _moved = False  # its pipes were given to it through low descriptors
     _clearing = False  # it failed by itself, and what it left is being ended
     _kill_at = 0.0
     _status: int | None = None
@@ -88,6 +94,7 @@ class Run:
         self.began = time.monotonic()
         self.deadline = self.began + claim.timeout_seconds if claim.timeout_seconds else None
         self._traces = Traces(frozenset([self.tag]), since=procfs.ticks())
+        self._known: dict[int, int] = {}  # pids and start times of those that were found
         self.pid = self._start(place.home)
 
     def _start(self, home: int) -> int:
@@ -105,6 +112,7 @@ class Run:
             os.chdir(claim.cwd or home)
             if not self._place.may_start():
                 raise CannotStart(lifecycle.SILENT, "too late")
+            given = self._below_limit(ends)
             with run_marks.limits_of_run(self.mark, self._place.file_limits):
                 return os.posix_spawn(
                     command[0],
@@ -112,8 +120,8 @@ class Run:
                     self._environment(),
                     file_actions=[
                         (os.POSIX_SPAWN_DUP2, self._place.null, 0),
-                        (os.POSIX_SPAWN_DUP2, ends[0], 1),
-                        (os.POSIX_SPAWN_DUP2, ends[1], 2),
+                        (os.POSIX_SPAWN_DUP2, given[0], 1),
+                        (os.POSIX_SPAWN_DUP2, given[1], 2),
                     ],
                     setsid=True,
                     setsigmask=[],
@@ -129,10 +137,23 @@ class Run:
         finally:
             for pipe in ends:
                 os.close(pipe)
+            if self._moved:
+                for low in self._place.low:  # else the pipes would never come to their end
+                    os.dup2(self._place.null, low, inheritable=False)
             try:
                 os.chdir(home)
             except OSError:  # we may no longer enter it; the next run says where it wants to be
                 pass
+
+    def _below_limit(self, ends: list[int]) -> Sequence[int]:
+        """The writing ends of the pipes, under numbers that a process with the limits of a run may use."""
+        limits = self._place.file_limits
+        if limits is None or max(ends) < limits[0] or limits[0] == resource.RLIM_INFINITY:
+            return ends
+        self._moved = True
+        for end, low in zip(ends, self._place.low, strict=True):
+            os.dup2(end, low, inheritable=False)
+        return self._place.low
 
     def _environment(self) -> dict[bytes, bytes]:
         claim = self.claim
@@ -229,9 +250,17 @@ class Run:
         that starts another and exits can slip through that."""
         try:
             with procfs.elbow_room():
-                return bool(self._place.children.of_runs((self.mark,)))
+                return bool(self._place.children.of_runs((self.mark,)) or self._unmarked())
         except OSError:  # no file handles to look with: it is not over until we know
             return True
+
+    def _unmarked(self) -> dict[int, int]:
+        """Processes of the run that shed its mark (su does, through PAM), or are hidden behind a parent that did."""
+        known = {pid: started for pid, started in self._known.items() if procfs.start_time(pid) == started}
+        if not known and not self._place.children.has_unmarked():
+            return {}
+        self._known = known | find(self._traces, known=known)
+        return self._known
 
     def _kill(self) -> None:
         """Kill all of it, again each time: a process may have started another while it was looked for."""
@@ -250,7 +279,9 @@ class Run:
                 os.killpg(self.pid, number)
             except (ProcessLookupError, PermissionError):  # gone; or it became another user's, and is not ours to end
                 pass
-        for pid, started in find(self._traces, self._place.eyes.look()).items():
+        shell = {self.pid: procfs.start_time(self.pid)} if self._status is None else {}
+        self._known |= find(self._traces, self._place.eyes.look(), self._known | shell)
+        for pid, started in self._known.items():
             if pid != self.pid or self._status is not None:
                 signal_one(pid, started, number)
 

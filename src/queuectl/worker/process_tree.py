@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -111,11 +112,13 @@ def kill(traces: Traces, found: dict[int, int]) -> None:
         cgroup.kill(traces.group)  # all at once, even what belongs to other users
 
 
-def find(traces: Traces, look: Look | None = None) -> dict[int, int]:
-    """The live processes of these runs, as pid and start time. Empty where there is no /proc."""
+def find(traces: Traces, look: Look | None = None, known: Mapping[int, int] = {}) -> dict[int, int]:
+    """The live processes of these runs, as pid and start time. Empty where there is no /proc. `known` are processes
+    that belong to them whatever they carry by now."""
     look = look or Look()
     table = {pid: process for pid, process in look.processes.items() if process.started >= traces.since}
-    return _with_descendants({pid for pid in table if look.belongs(pid, traces)}, table)
+    roots = {pid for pid, process in table.items() if known.get(pid) == process.started or look.belongs(pid, traces)}
+    return _with_descendants(roots, table)
 
 
 def signal_one(pid: int, started: int, number: int) -> None:

@@ -42,6 +42,10 @@ class Children:
         """The children, dead ones that were not reaped included, that carry one of these marks."""
         return [pid for pid in procfs.children() if self._mark(pid) in wanted]
 
+    def has_unmarked(self) -> bool:
+        """Is there a child without any mark? What it has started may carry one all the same."""
+        return any(not self._mark(pid) for pid in procfs.children())
+
     def kill(self, pid: int) -> None:
         """Kill a child and its process group. Until it is reaped, neither number can mean another process."""
         try:

@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, Response
 
 from queuectl.jobs import clone, dependency_rules, job_spec
 from queuectl.jobs.full_log import before_this_run
-from queuectl.jobs.lifecycle import Exited, State, outcome_label, signal_name
+from queuectl.jobs.lifecycle import Cancelled, Exited, State, outcome_label, signal_label, signal_name
 from queuectl.jobs.model import Event, Job, Link
 from queuectl.store import Store
 from queuectl.store.views import Views
@@ -88,8 +88,11 @@ class Run(NamedTuple):
         """`exit code 1`, `SIGKILL`, or one of the other ways for a run to end."""
         if self.ended is None:
             return "running"
-        label = outcome_label(self.ended.outcome, self.ended.exit_code, self.ended.signal)
-        return f"exit code {label}" if self.ended.outcome == Exited.kind else label
+        end = self.ended
+        if end.outcome == Cancelled.kind and end.signal:  # its state says that it was cancelled
+            return signal_label(end.signal)
+        label = outcome_label(end.outcome, end.exit_code, end.signal)
+        return f"exit code {label}" if end.outcome == Exited.kind else label
 
 
 def steps(history: Sequence[Event], now: int | None) -> list[Step]:
