@@ -20,8 +20,8 @@ from tests.e2e.conftest import QUEUECTL, UNTIL_GO, Cli, gone, kill, lines_in, on
 FIELDS = [
     "id", "command", "queue", "state", "priority", "attempts", "crashes", "snoozes", "max_retries", "backoff_base",
     "retry_on", "no_retry_on", "timeout_seconds", "run_at", "cwd", "env", "tags", "depends_on", "unique_key", "batch",
-    "key", "key_limit", "notify", "created_at", "updated_at", "started_at", "finished_at", "duration_ms", "outcome", "exit_code",
-    "signal", "error", "stdout", "stderr", "progress", "message", "result", "log_path", "worker_id",
+    "key", "key_limit", "notify", "created_at", "updated_at", "started_at", "finished_at", "duration_ms", "outcome",
+    "exit_code", "signal", "error", "stdout", "stderr", "progress", "message", "result", "log_path", "worker_id",
 ]  # fmt: skip
 STATES = ["pending", "processing", "completed", "failed", "dead", "cancelled", "blocked"]
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")

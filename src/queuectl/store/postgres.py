@@ -60,7 +60,6 @@ DIALECT = {
     "{end_of}": "))",
 }
 CROWDED = "raise max_connections, or start fewer workers: each takes a connection; pg_stat_activity shows them"
-NOBODY_THERE = "is the server running? check the address"
 # What libpq says when it has reached a server or not even tried, and what to do then.
 HINTS = {
     "does not exist": "create it, for example with createdb, or check the address",

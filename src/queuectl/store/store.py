@@ -270,8 +270,7 @@ class Store:
         return free
 
     def attendance(self) -> tuple[list[list[str]], set[str]]:
-        """What each living worker that takes jobs was told of queues (words for `turns.serves`), and which queues are
-        paused."""
+        """The queues that each living worker takes jobs from (words for `selection.serves`), and the paused queues."""
         with self.engine.read() as tx:
             paused = {name for (name,) in tx.rows(sql.PAUSED)}
             told = [
@@ -340,7 +339,7 @@ class Store:
         self, ids: Sequence[str], skip_finished: bool = False, before_commit: BeforeCommit | None = None
     ) -> dict[str, str]:
         """Cancel all of these jobs or none, or those that have not finished; the state of each. A running one is
-        ended by its worker: its state is still `processing`. Very many are cancelled in steps: see `bulk`."""
+        ended by its worker: its state is still `processing`. Very many are cancelled in steps: see `bulk_changes`."""
         from queuectl.store import bulk_changes
 
         return bulk_changes.cancel(self, ids, skip_finished, before_commit)
@@ -349,7 +348,7 @@ class Store:
         self, ids: Sequence[str] | None = None, spacing: float = 0, before_commit: BeforeCommit | None = None
     ) -> list[str]:
         """Give dead jobs a new life, with no attempts spent: all of these or none, or every one if None; one after
-        the other with so many seconds between them. Very many are retried in steps: see `bulk`."""
+        the other with so many seconds between them. Very many are retried in steps: see `bulk_changes`."""
         from queuectl.store import bulk_changes
 
         return bulk_changes.retry(self, ids, spacing, before_commit)
@@ -447,8 +446,8 @@ class Store:
         return bulk_changes.prune(self, states, older_than, limit)
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Delete these jobs with their history and logs, all or none; they must have finished. Very many are deleted
-        in steps: see `bulk`."""
+        """Delete these jobs with their history and logs; all must have finished. They are checked together, and
+        deleted in steps if much goes with them."""
         from queuectl.store import bulk_changes
 
         hint = "only a job that has finished can be deleted; cancel it first"

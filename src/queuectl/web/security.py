@@ -135,7 +135,7 @@ class Guard:
         too_large = TooLarge(f"the request is larger than {most >> 10} KiB", "send it in several parts")
         length = Headers(scope=scope).get("content-length", "0")
         if not length.isdigit():
-            raise Malformed("the Content-Length is no number", "send it right")
+            raise Malformed(f'invalid Content-Length header "{length[:20]}"', "send the body's length in bytes")
         if int(length[:12]) > most:
             raise too_large
         body = b""

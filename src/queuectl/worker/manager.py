@@ -29,6 +29,7 @@ SHORT_LIFE = 1.0
 LONGEST_PAUSE = 30.0
 LONGEST_PAUSE_AFTER_KILL = 0.1
 FORK_AGAIN_AFTER = 0.5
+LOOK_AGAIN_AFTER = 0.25  # seconds, for processes of dead workers
 END_WITHIN = 1.0  # seconds: what a dead worker was running is gone by then, or will not die
 FENCE_AGAIN_AFTER = 0.05
 LONGEST_NAP = 0.5  # a lease may be made shorter at any time
@@ -45,14 +46,14 @@ class Child:
     leaving: bool  # it was only to tidy up
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Dead:
     """A worker that died, while the processes of its runs are being ended."""
 
     child: Child
     pid: int
     code: int
-    runs: Traces
+    runs: Traces | None  # None: they could not be read yet
     until: float  # then its successor starts all the same: something will not die
 
 
@@ -108,6 +109,8 @@ class Manager:
         """
         now = time.monotonic()
         moments = [moment for moment, _ in self._to_start] + [dead.until for dead in self._dead]
+        if self._dead:  # a death among their processes brings us back sooner
+            moments.append(time.monotonic() + LOOK_AGAIN_AFTER)
         pauses = [max(moment - now, LEAST_NAP) for moment in moments]
         if self._leased:
             pauses.append(max(self._fence(), LEAST_NAP))
@@ -204,34 +207,38 @@ class Manager:
             else:
                 self._dead.append(Dead(child, pid, code, self._runs_of(child), time.monotonic() + END_WITHIN))
 
-    def _runs_of(self, child: Child) -> Traces:
-        """What a dead worker was running; whole process trees of that are killed at once."""
+    def _runs_of(self, child: Child) -> Traces | None:
+        """What a dead worker was running; whole process trees of that are killed at once. None if nothing could be
+        read, for want of file handles."""
         try:
             runs = run_registry.read(run_registry.path_of(self._run_dir, child.id))
             kill_once(runs)
             return runs
-        except OSError as error:  # no file handles to look with: the successor does it
+        except OSError as error:
             self._log.tell("could not end a dead worker's runs", reason=error)
-            return Traces()
+            return None
 
     def _end_runs(self) -> None:
         """Replace the dead workers of whose runs no process is left. Those processes are our children since their
         worker died, or descendants of such children; the death of each brings us back here."""
         for dead in list(self._dead):
-            left = self._left_of(dead)
-            for pid in left:
-                self._children.kill(pid)
-            if not left or time.monotonic() >= dead.until:
+            if not self._is_left(dead) or time.monotonic() >= dead.until:
                 self._dead.remove(dead)
                 self._replace(dead.child, dead.pid, dead.code)
                 cgroup.remove(cgroup.path_of(dead.child.id))
 
-    def _left_of(self, dead: Dead) -> list[int]:
+    def _is_left(self, dead: Dead) -> bool:
+        """Kill what lives of its runs. As long as we cannot see, we do not conclude that nothing is left."""
+        if dead.runs is None:
+            dead.runs = self._runs_of(dead.child)
         try:
-            return self._children.of_runs(dead.runs.marks) if dead.runs.tags else []
+            left = self._children.of_runs(dead.runs.marks) if dead.runs else None
         except OSError as error:
             self._log.tell("could not end a dead worker's runs", reason=error)
-            return []
+            left = None
+        for pid in left or ():
+            self._children.kill(pid)
+        return left is None or bool(left)
 
     def _replace(self, child: Child, pid: int, code: int) -> None:
         lived = time.monotonic() - child.started

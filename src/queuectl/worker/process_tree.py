@@ -1,7 +1,7 @@
 """Whose process is this? Finding everything that runs have started, and ending it, and nothing else.
 
-Two things lead to a run's processes: its mark (see `marks`), and its tag in their environment, in case the mark is
-missing. Descendants of such a process belong to the run as well.
+Two things lead to a run's processes: its mark (see `run_marks`), and its tag in their environment, in case the mark
+is missing. Descendants of such a process belong to the run as well.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A worker's board: its live runs on file, for whoever must end them when the worker is dead.
+"""The run registry: a worker's live runs on file, for the process that must end them when the worker is dead.
 
-A run is on the board before its first process starts, with its tag (which tells its mark, see `marks`) and the moment
-before which none of its processes can have started. The board is believed only where that means something: in this
-boot, this pid namespace, and for this very database.
+A run is registered before its first process starts, with its tag (from which its mark follows, see `run_marks`) and
+the moment before which none of its processes can have started. The registry is trusted only in this boot, this pid
+namespace, and for this very database.
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ from queuectl.worker.progress import Reports
 from queuectl.worker.run_registry import Board
 
 SHORT = 0.005  # seconds: runs of this age end in company
-NEVER = float("inf")
 
 Ended = tuple[Claim, lifecycle.Outcome, Report]
 
