@@ -140,6 +140,13 @@ MUTANTS = {
         "if False:",
         "tests/chaos/test_tricks.py::test_what_a_failed_run_left_behind_is_ended_before_the_next_run",
     ),
+    "a process that sheds the mark of its run is forgotten": (
+        "worker/process.py",
+        "self._known = known | find(self._traces, known=known)\n        return self._known",
+        "return {}",
+        "tests/chaos/test_leftovers.py::"
+        "test_processes_that_shed_the_mark_of_their_run_are_ended_with_it[1-its parent leaves when asked to]",
+    ),
     "a copy of the queue passes for the original": (
         "worker/process_tree.py",
         'return f"{database}:{worker_id}:{claim.seq}:{claim.run}"',

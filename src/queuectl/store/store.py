@@ -270,7 +270,7 @@ class Store:
         return free
 
     def attendance(self) -> tuple[list[list[str]], set[str]]:
-        """The queues that each living worker takes jobs from (words for `selection.serves`), and the paused queues."""
+        """The queues that each living worker serves (words for `selection.serves`), and the paused queues."""
         with self.engine.read() as tx:
             paused = {name for (name,) in tx.rows(sql.PAUSED)}
             told = [

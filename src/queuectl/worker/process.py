@@ -274,13 +274,14 @@ class Run:
             pass
 
     def _signal(self, number: int) -> None:
+        # Looked for first: what a signalled process has started is no descendant of the shell any more.
+        shell = {self.pid: procfs.start_time(self.pid)} if self._status is None else {}
+        self._known |= find(self._traces, self._place.eyes.look(), self._known | shell)
         if self._status is None:  # once it is reaped its pid may be anybody's
             try:
                 os.killpg(self.pid, number)
             except (ProcessLookupError, PermissionError):  # gone; or it became another user's, and is not ours to end
                 pass
-        shell = {self.pid: procfs.start_time(self.pid)} if self._status is None else {}
-        self._known |= find(self._traces, self._place.eyes.look(), self._known | shell)
         for pid, started in self._known.items():
             if pid != self.pid or self._status is not None:
                 signal_one(pid, started, number)
