@@ -13,17 +13,17 @@ from tests.chaos.leftovers import ENDS, WAYS, leftovers
 from tests.conftest import eventually
 from tests.e2e.conftest import Cli
 
-# As su does it, through PAM: a process loses the mark, the tag and its parent.
-SHED = "ulimit -S -m 4000; echo $$ >> processes"
+# As su does it, through PAM: a process sheds the mark, the tag and its parent.
+SCRIPTS = {
+    "parent.sh": "ulimit -S -m 4000; echo $$ >> processes; sh ./child.sh & wait",
+    "stubborn_parent.sh": "ulimit -S -m 4000; trap '' TERM; echo $$ >> processes; sh ./child.sh & wait",
+    "marked_child.sh": "sleep 300 & echo $! >> processes; ulimit -S -m 4000; exec sleep 300",
+    "child.sh": "trap '' TERM; echo $$ >> processes; exec sleep 300",
+}
 SHEDDING = {
-    "its parent leaves when asked to": (
-        f"env -i sh -c '{SHED}; (trap \"\" TERM; {SHED}; exec sleep 300) & wait'; wait"
-    ),
-    "its parent has shed it": (
-        "env -i setsid sh -c 'sleep 300 & echo $! >> processes; ulimit -S -m 4000; exec sleep 300' & "
-        "sleep 0.3; exit 1"
-    ),
-    "it is all that is left": f"env -i sh -c '{SHED}; trap \"\" TERM; sleep 300 & wait'; sleep 300",
+    "its parent leaves when asked to": "env -i sh ./parent.sh; wait",
+    "its parent has shed it": "env -i setsid sh ./marked_child.sh & sleep 0.3; exit 1",
+    "it is all that is left": "env -i sh ./stubborn_parent.sh; sleep 300",
 }
 
 
@@ -64,6 +64,8 @@ def test_more_runs_than_a_runs_own_limit_of_file_handles_are_started(q: Cli) -> 
 @pytest.mark.parametrize("command", SHEDDING, ids=list(SHEDDING))
 @pytest.mark.parametrize("slots", ["1", "3"])
 def test_processes_that_shed_the_mark_of_their_run_are_ended_with_it(q: Cli, command: str, slots: str) -> None:
+    for name, script in SCRIPTS.items():
+        (q.folder / name).write_text(script)
     q.ok("config", "set", "kill_grace", "0.3")
     q.ok("worker", "start", "--concurrency", slots)
     q.until(q.enqueue("(setsid sleep 300 & echo $! > daemon)"), "completed")
