@@ -13,9 +13,17 @@ from tests.conftest import eventually
 from tests.e2e.conftest import Cli
 
 
-def trial(q: Cli, jobs: int, mishap: Callable[[], object], times: int, safe: str = "", then: str = "true") -> Verdict:
+def trial(
+    q: Cli,
+    jobs: int,
+    mishap: Callable[[], object],
+    times: int,
+    safe: str = "",
+    then: str = "true",
+    start: Callable[[], object] | None = None,
+) -> Verdict:
     """Let it happen so often, evenly spread over the jobs, and judge. `safe` is a way to the queue that it spares;
-    `then` is what each job does in the end."""
+    `then` is what each job does in the end; `start` starts the workers."""
     ledger = q.folder / "ledger"
     q.env["LEDGER"] = str(ledger)
     (q.folder / "job.sh").write_text(SCRIPT)
@@ -25,7 +33,7 @@ def trial(q: Cli, jobs: int, mishap: Callable[[], object], times: int, safe: str
         return list(store.views.states(ids).values()).count("completed") >= count
 
     ids = store.enqueue([NewJob(f". {q.folder}/job.sh; {then}") for _ in range(jobs)])
-    q.ok(*WORKERS)
+    (start or partial(q.ok, *WORKERS))()
     before = _processes(q)
     for number in range(times):
         eventually(partial(done, jobs * (number + 1) // (times + 1)), "some jobs more", deadline=300)
