@@ -32,7 +32,8 @@ RESET = [
     signal.SIGCHLD,
 ]
 DRAIN_AT_EXIT = 1 << 20
-KILL_AGAIN_AFTER = 0.02  # seconds, if the death of a child does not wake us before
+KILL_AGAIN_AFTER = 0.02  # seconds, if the death of a child does not wake us before; twice as long each time
+KILL_AGAIN_WITHIN = 1.0  # what cannot be killed (another user's, or one that waits for a disk) must not keep us busy
 PYTHON = b"QUEUECTL_PYTHON"  # with it a run can call the queuectl of its worker, wherever that is
 Ending = lifecycle.TimedOut | lifecycle.Cancelled | lifecycle.Interrupted
 _buffer = memoryview(bytearray(65536))
@@ -80,6 +81,7 @@ class Run:
     _moved = False  # its pipes were given to it through low descriptors
     _clearing = False  # it failed by itself, and what it left is being ended
     _kill_at = 0.0
+    _kills = 0
     _status: int | None = None
     _duration_ms = _cpu_ms = _max_rss_kb = 0
 
@@ -264,6 +266,7 @@ class Run:
 
     def _kill(self) -> None:
         """Kill all of it, again each time: a process may have started another while it was looked for."""
+        self._kills += 1
         try:
             with procfs.elbow_room():
                 self._signal(signal.SIGKILL)
@@ -290,7 +293,8 @@ class Run:
         """The moment, on the monotonic clock, at which `over` or the worker should look again."""
         if self.ending is None and not self._clearing:
             return self.deadline
-        return max(self._kill_at, time.monotonic() + KILL_AGAIN_AFTER)
+        pause = min(KILL_AGAIN_WITHIN, KILL_AGAIN_AFTER * (1 << min(self._kills, 10)))
+        return max(self._kill_at, time.monotonic() + pause)
 
     def finish(self) -> tuple[lifecycle.Outcome, Report]:
         """Close its log and tell how it ended. What is left in `pipes` is held by a process left behind."""
