@@ -199,8 +199,8 @@ MUTANTS = {
     ),
     "a deleted parent is forgotten": (
         "store/write_queries.py",
-        "   AND NOT EXISTS (SELECT 1 FROM dependencies WHERE child = jobs.seq AND dependencies.state = 'broken')",
-        "   AND NOT EXISTS (SELECT 1 FROM dependencies JOIN jobs AS parents ON parents.seq = parent"
+        "(SELECT count(*) FROM dependencies WHERE child = jobs.seq AND dependencies.state || '' = 'broken')",
+        "(SELECT count(*) FROM dependencies JOIN jobs AS parents ON parents.seq = parent"
         " WHERE child = jobs.seq AND dependencies.state = 'broken')",
         "tests/contract/test_dependencies.py::test_deleting_a_dead_parent_satisfies_no_child[sqlite-purge]",
     ),

@@ -79,7 +79,8 @@ def test_log_marks_exit_status_and_job_page(
     assert (job.outcome, job.error, history[-1].outcome) == (outcome.kind, TEXT, outcome.kind)
     assert exit_status(job.state, job.outcome, job.exit_code, job.signal) == status
     assert f"rc={label} ".encode() in full_log.transcript(history, b"")
-    assert runs_of(job, history)[0].end.endswith(label)
+    shown = "SIGTERM" if outcome.kind == "cancelled" else label  # beside its state, which says that it was cancelled
+    assert runs_of(job, history)[0].end.endswith(shown)
 
 
 def test_a_repeated_settle_is_recognised_and_another_one_refused(store: Store, hire: Hire) -> None:

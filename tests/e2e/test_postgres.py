@@ -9,11 +9,15 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from queuectl.cli import worker_stop
+from queuectl.jobs.model import Worker
+from queuectl.store import open_store
 from tests.conftest import DEADLINE, eventually
 from tests.e2e.conftest import Cli, gone, refused
 from tests.postgres import Server
@@ -196,6 +200,23 @@ def test_stop_counts_those_that_left_in_order_and_names_the_lost(q: Cli, postgre
     assert (stopping.returncode, out) == (0, b"Stopped 3 workers.\n")
     named = [line.split()[4] for line in err.decode().splitlines() if line.startswith("Lost, not stopped")]
     assert sorted(named) == ["gone", "vanished"]
+
+
+def test_a_worker_that_leaves_while_it_is_looked_at_is_not_lost(
+    q: Cli, postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its row is read, and then it leaves in order, before its life is looked for."""
+    q.enqueue("true")
+    add_worker_elsewhere(q, postgres, 1000, "leaving")
+    store = open_store(q.url)
+    seen = store.views.workers()
+    left = [replace(worker, alive=False) for worker in seen]
+    looks = iter([seen, left, []])
+    monkeypatch.setattr(type(store.views), "workers", lambda views: next(looks, []))
+    lost: dict[str, Worker] = {}
+    assert worker_stop._wait_until_gone(store, ["leaving"], {}, 10, lost)
+    assert lost == {}
+    store.close()
 
 
 def test_a_worker_elsewhere_is_lost_when_its_lease_is_over_and_not_before(q: Cli, postgres: Server) -> None:

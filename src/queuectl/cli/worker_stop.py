@@ -116,13 +116,16 @@ def _wait_until_gone(
     """Wait until none of these lives; False if that takes too long. Those that did not leave in order, and so left
     their rows behind, are added to `lost`."""
     deadline = None if patience is None else time.monotonic() + patience
+    dead: set[str] = set()
     while True:
         mine = {worker.id: worker for worker in store.views.workers() if worker.id in ids}
         living = {id for id, worker in mine.items() if worker.alive}
-        lost.update({id: worker for id, worker in mine.items() if not worker.alive})
+        before, dead = dead, mine.keys() - living
+        # Seen dead twice: one that left in order after its row was read looks dead once.
+        lost.update({id: mine[id] for id in dead & before})
         for id in living & lost.keys():  # it has given a sign of life since
             del lost[id]
-        if not living and not _live(managers):
+        if not living and not dead - lost.keys() and not _live(managers):
             return True
         if deadline is not None and time.monotonic() >= deadline:
             return False
