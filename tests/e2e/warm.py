@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import gc
 import io
+import itertools
 import json
 import os
 import select
@@ -29,6 +30,7 @@ from typing import Any
 AT_START = ("PYTHON", "LC_", "LANG", "LD_", "TZ")
 MOST = 100_000  # bytes; the kernel, not we, should say that a command is too long
 CLOSE_TO_ALL = 1 << 16
+_numbers = itertools.count()  # an id() may be given to another object while the first one's process still listens
 
 
 class Warm:
@@ -36,7 +38,7 @@ class Warm:
 
     def __init__(self, script: str, env: Mapping[str, str]) -> None:
         self._needs = _at_start(env)
-        self._address = f"\0queuectl-warm-{os.getpid()}-{id(self)}"  # without a file
+        self._address = f"\0queuectl-warm-{os.getpid()}-{next(_numbers)}"  # without a file
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(self._address)
             listener.listen(64)

@@ -191,6 +191,23 @@ def test_the_tail_agrees_with_a_plain_count_of_line_ends(tmp_path: Path) -> None
 # -- following -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kept", [True, False], ids=["what was shown is there", "what was shown was cut"])
+def test_following_finds_its_place_again_when_the_middle_is_cut(log: Path, kept: bool) -> None:
+    """The log is as long as before, and holds something else."""
+    lines = [b"line %06d\n" % number for number in range(3000)]
+    head, cut = lines[:200], log_files.CUT_MARK % 1000
+    log.write_bytes(b"".join(lines[:1500]))
+    over = iter([False, True])
+    following = follow(log, over=lambda: next(over))
+    first = b""
+    while not first.endswith(lines[1499]):
+        first += next(following)
+    rest = lines[1000:] if kept else lines[1800:]
+    log.write_bytes(b"".join([*head, cut, *rest]))
+    second = b"".join(following)
+    assert second == b"".join(lines[1500:] if kept else [cut, *rest])
+
+
 def test_following_a_finished_job_shows_its_log_and_ends(log: Path) -> None:
     log.write_bytes(b"all of it\n")
     assert b"".join(follow(log)) == b"all of it\n"

@@ -31,7 +31,7 @@ class Connection(Protocol):
 C = TypeVar("C", bound=Connection)
 T = TypeVar("T")
 
-GUARDS = 2  # beyond the first: so many signals may come while one of them is being dealt with
+GUARDS = 10  # beyond the first: so many signals may come while one of them is being dealt with
 
 
 class SharedConnection(Generic[C]):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 FOLLOW_INTERVAL = 0.05
+REMEMBERED = 4096  # bytes of what was shown last, by which a follower finds its place again
 CUT_MARK = b"\n--- CUT here: the log reached its limit, %15d bytes are missing ---\n"
 
 
@@ -83,17 +84,18 @@ def read(path: str, tail: int | None = None, most: int | None = None) -> tuple[b
 
 def follow(path: str, start: int, over: Callable[[], bool]) -> Iterator[bytes]:
     """The log from byte `start` on, as it grows, until `over` says that nothing more will come."""
-    position, log = start, -1
+    position, log, shown = start, -1, b""
     try:
         while True:
             last_round = over()  # asked before reading, so that what came just before the end is not missed
-            if log < 0:
-                log = _open_if_there(path)
+            if log < 0 and (log := _open_if_there(path)) >= 0:
+                known = min(start, REMEMBERED)
+                shown = os.pread(log, known, start - known)
             if log >= 0:
-                size = os.fstat(log).st_size
-                position = min(position, size)  # the middle was cut while we watched
-                while chunk := os.pread(log, 65536, position):
+                # Each time: it may be cut while the last piece is being shown.
+                while chunk := os.pread(log, 65536, position := _place_after(log, shown, position)):
                     position += len(chunk)
+                    shown = (shown + chunk)[-REMEMBERED:]
                     yield chunk
             if last_round:
                 return
@@ -101,6 +103,21 @@ def follow(path: str, start: int, over: Callable[[], bool]) -> Iterator[bytes]:
     finally:
         if log >= 0:
             os.close(log)
+
+
+def _place_after(log: int, shown: bytes, position: int) -> int:
+    """Where to read on: behind what was shown last, also if the middle was cut in between. What was cut before it
+    could be shown is passed over."""
+    before = position - len(shown)
+    if before >= 0 and os.pread(log, len(shown), before) == shown:
+        return position
+    size = os.fstat(log).st_size
+    data = os.pread(log, size, 0)
+    place = data.rfind(shown)
+    if place >= 0:
+        return place + len(shown)
+    cut = data.rfind(CUT_MARK[:20])
+    return cut if cut >= 0 else min(position, size)
 
 
 def _open_if_there(path: str) -> int:
