@@ -180,6 +180,22 @@ def test_a_rate_outlives_its_jobs_and_its_workers(store: Store, hire: Hire, cloc
     assert len(hire("w3").claim(9)) == 1
 
 
+def test_a_transaction_that_began_earlier_is_not_misled_by_starts_deleted_since(
+    store: Store, hire: Hire, clock: Clock
+) -> None:
+    store.change_queue("mail", rate=2, rate_ms=10_000)
+    fill(store, 6, queue="mail")
+    early, late = hire("early"), hire("late")
+    assert len(early.claim(9)) == 2
+    clock.advance(10.5)
+    fill(store, 1, priority=9)
+    assert [claim.queue for claim in late.claim(1)] == ["default"], "deletes the two old starts, and adds none"
+    clock.advance(-1)  # `early` began before `late`, and gets the lock of the queue after it
+    assert early.claim(9) == [], "the two starts are only 9.5 s old for this one"
+    clock.advance(1)
+    assert len(early.claim(9)) == 2
+
+
 def test_a_clock_that_was_set_back_does_not_stop_a_queue_for_long(store: Store, hire: Hire, clock: Clock) -> None:
     store.change_queue("mail", rate=1, rate_ms=10_000)
     fill(store, 3, queue="mail")

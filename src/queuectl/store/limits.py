@@ -148,10 +148,13 @@ class Gate:
     def _room_by_rate(self, rule: Rules) -> int:
         if rule.rate is None:
             return NO_LIMIT
-        self._tx.run(sql.FORGET_STARTS, _old_starts(self._tx, rule))
-        room, free_at, last = _by_rate(self._tx, rule)
         now = _stamp(rule, self._tx.now)
-        if last > now:  # a worker who began after us was faster: with an older moment we would be wrong
+        if self._tx.run(sql.FORGET_STARTS, _old_starts(self._tx, rule)):
+            # A transaction that began earlier, but gets the lock later, would miss the deleted starts: it sees by
+            # this record that it is too old to count.
+            self._tx.run(sql.COUNT_STARTS, {"queue": rule.name, "at": now, "n": 0})
+        room, free_at, last = _by_rate(self._tx, rule)
+        if last > now:  # a transaction that began after ours has counted or deleted starts
             self.come_back(self._tx.now + SOON if last - now < 1000 else last)
             return 0
         if room <= 0:

@@ -123,8 +123,11 @@ FORGET_STARTS = "DELETE FROM starts WHERE queue = :queue AND (at <= :before OR a
 
 FORGET_ALL_STARTS = "DELETE FROM starts WHERE queue = :queue"
 
+# A record with n = 0 says that a transaction of that moment has deleted starts.
 STARTS_IN = """
-SELECT COALESCE(sum(n), 0), min(at), max(at) FROM starts WHERE queue = :queue AND at > :before AND at <= :beyond
+SELECT COALESCE(sum(n), 0), min(CASE WHEN n > 0 THEN at END), max(at)
+  FROM starts
+ WHERE queue = :queue AND at > :before AND at <= :beyond
 """
 
 COUNT_STARTS = """

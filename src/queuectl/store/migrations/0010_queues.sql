@@ -16,7 +16,7 @@ CREATE TABLE queues (
 CREATE TABLE starts (
   queue {ascii} NOT NULL,
   at    BIGINT NOT NULL,
-  n     INTEGER NOT NULL CHECK (n > 0),
+  n     INTEGER NOT NULL CHECK (n >= 0),
   PRIMARY KEY (queue, at)
 ) {clustered};
 
