@@ -8,11 +8,13 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
+from queuectl.jobs.job_spec import NewJob
+from queuectl.store import open_store
 from tests.chaos.conftest import fill, need
 from tests.chaos.own_server import q as q
 from tests.chaos.own_server import schema as schema
@@ -160,3 +162,15 @@ def test_a_kill_storm_through_a_pooler_loses_nothing_and_overlaps_nothing(q: Cli
         verdict = storm.rage(jobs=60, seconds=3.0, pause=(0.05, 0.4))
         assert verdict.problems == [], f"{storm.kills} kills"
         assert verdict.crashes > 0, "the storm hit no running job, so it showed nothing"
+
+
+def test_a_reset_does_not_wait_for_the_end_of_an_autovacuum(tmp_path: Path) -> None:
+    """The server cancels an autovacuum that is in the way, but only for a lock that was waited for long enough."""
+    with Server.start(tmp_path, autovacuum_naptime="1s") as server, closing(open_store(server.url())) as store:
+        slow = "autovacuum_vacuum_cost_limit = 1, autovacuum_vacuum_cost_delay = 100"
+        server.sql(f"ALTER TABLE {NAME}.jobs SET ({slow})")
+        store.enqueue([NewJob("true") for _ in range(3000)])
+        server.sql(f"UPDATE {NAME}.jobs SET priority = 1")
+        at_work = f"SELECT 1 FROM pg_stat_progress_vacuum WHERE relid = '{NAME}.jobs'::regclass"
+        eventually(lambda: server.sql(at_work), "an autovacuum of the jobs")
+        assert store.reset() == 3000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import os
 import re
 import time
@@ -470,17 +471,20 @@ class PostgresTransaction:
         return {name for name, stripe in stripes.items() if stripe in mine}
 
     def alone(self, tables: Iterable[str]) -> None:
-        """In short tries: a transaction that has one of the tables may want another one, and must not wait for us."""
+        """Lock whole tables. In short tries: a transaction that has one of the tables may want another one, and must
+        not wait for us. Every fifth try is longer than `deadlock_timeout`: then the server cancels an autovacuum that
+        is in the way; a deadlock with others only ends that try, or a transaction that is repeated."""
         # EXCLUSIVE: a weaker lock is granted while others hold rows FOR UPDATE, and then waits for those rows.
         lock = sql.SQL("LOCK TABLE {} IN EXCLUSIVE MODE").format(sql.SQL(", ").join(map(sql.Identifier, tables)))
         deadline = time.monotonic() + self._engine.patience
-        [(patience,)] = self._db.execute(b"SELECT current_setting('lock_timeout')").fetchall()
-        while True:
-            self._db.execute(b"SAVEPOINT alone; SET LOCAL lock_timeout TO %d" % TRY_LOCK_FOR, prepare=False)
+        [(patience, longest)] = self._db.execute(LOCK_TIMES).fetchall()
+        for number in itertools.count(1):
+            milliseconds = TRY_LOCK_FOR if number % 5 else longest + TRY_LOCK_FOR
+            self._db.execute(b"SAVEPOINT alone; SET LOCAL lock_timeout TO %d" % milliseconds, prepare=False)
             try:
                 self._db.execute(lock)
                 break
-            except errors.LockNotAvailable:
+            except (errors.LockNotAvailable, errors.DeadlockDetected):
                 if time.monotonic() >= deadline:
                     raise
                 self._db.execute(b"ROLLBACK TO SAVEPOINT alone", prepare=False)
@@ -490,6 +494,9 @@ class PostgresTransaction:
 NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, version FROM meta"
 HARDLY_WAIT = "SET LOCAL lock_timeout TO 5; "
 TAKE_YOUR_TIME = "SET LOCAL idle_in_transaction_session_timeout TO 0; "  # whoever only reads keeps nobody waiting
+LOCK_TIMES = b"""
+SELECT current_setting('lock_timeout'), setting::integer FROM pg_settings WHERE name = 'deadlock_timeout'
+"""
 TRY_LOCK_FOR = 200  # milliseconds: less than `deadlock_timeout`, after which the server ends a transaction
 MAY_LOOK = "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = %s"
 TRY_ALONE = "SELECT pg_try_advisory_xact_lock(hashtext(:what))"
