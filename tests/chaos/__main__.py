@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -238,7 +239,8 @@ def suite(what: str, *tests: str, **env: str) -> Callable[[], Iterator[Row]]:
     def run() -> Iterator[Row]:
         command = [sys.executable, "-m", "pytest", "-n", "3", *tests]
         done = subprocess.run(command, env={**os.environ, "CI": "true", **env}, capture_output=True, text=True)
-        yield done.returncode == 0, f"{what}: {done.stdout.strip().splitlines()[-1]}"
+        counts = [line for line in done.stdout.splitlines() if re.search(r"\d (passed|failed|error)", line)]
+        yield done.returncode == 0, f"{what}: {(counts or ['nothing ran'])[-1].strip('= ')}"
 
     return run
 

@@ -322,6 +322,9 @@ class Dice:
         )
 
 
+DELETED_SOME = "were deleted before that"  # says a reset that was refused between two of its steps
+
+
 class Shell:
     """Runs commands as a user does, in a process of their own or (`warm`) in one that is forked."""
 
@@ -368,7 +371,7 @@ class Shell:
             self._known.store([id for id in out.split() if id])
         if code == 0 and name == "backup":
             self._known.backups.append(plan.args[-1])
-        if name == "reset" and code in (0, -signal.SIGKILL):
+        if name == "reset" and (code in (0, -signal.SIGKILL) or DELETED_SOME in err):
             self._known.resets.append((start, now_ms()))
 
 

@@ -56,7 +56,7 @@ class CommandStorm:
         self._timers: list[threading.Thread] = []
         self._calm = threading.Lock()  # while it is held, nobody is killed
         self._reviving = threading.Lock()
-        self._seconds = self._end = 0.0
+        self._end = 0.0
         q.env |= {"LEDGER": str(self._ledger), "QUEUECTL_TOKEN": TOKEN}
         (q.folder / "job.sh").write_text(SCRIPT)
         self.store = self._open()
@@ -68,7 +68,7 @@ class CommandStorm:
         with serving(self.q) as server:
             self._server = server
             self._begin()
-            self._seconds, self._end = seconds, time.monotonic() + seconds
+            self._end = time.monotonic() + seconds
             clients = (self._typist, self._impatient, self._visitor, self._programmer, self._straggler)
             crowd = [partial(client, f"{number}") for client in clients for number in range(self._crowd)]
             self._run(*crowd, self._operator, self._fate, self._watchman)
@@ -307,14 +307,26 @@ class CommandStorm:
         eventually(lambda: not {*processes_with(ours)} & {*processes_with("KIND=daemon")}, "daemons to end")
 
     def _settle(self) -> bool:
-        """Wait until nothing is due, and all that waits has a reason. Is all well?"""
-        try:
-            eventually(self._at_rest, "rest", deadline=DEADLINE + 2 * self._seconds)
-            problems = rest.wrong_rows(self.store)
-        except AssertionError:
-            problems = [f"does not come to rest: {self._unsettled()[:5]}", *rest.without_reason(self.store)]
+        """Wait until nothing is due, and all that waits has a reason. Is all well?
+
+        While new runs start, the machine is only slow; if none has started for a minute, something is stuck."""
+        started = -1
+        while True:
+            try:
+                eventually(self._at_rest, "rest", deadline=DEADLINE)
+                problems = rest.wrong_rows(self.store)
+                break
+            except AssertionError:
+                before, started = started, self._started()
+                if started == before:
+                    problems = [f"does not come to rest: {self._unsettled()[:5]}", *rest.without_reason(self.store)]
+                    break
         self.known.problems += problems
         return not problems
+
+    def _started(self) -> int:
+        with self.store.engine.read() as tx:
+            return int(tx.rows("SELECT COALESCE(sum(run), 0) FROM jobs")[0][0])
 
     def _at_rest(self) -> bool:
         """Or never to be."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import Never
 from unittest.mock import patch
 
 import pytest
@@ -314,6 +315,20 @@ def test_a_reset_stops_when_a_worker_comes_and_says_how_far_it_got(
         store.reset()
     assert 0 < len(states(store)) < 20
     assert store.config()["max_retries"] == 9, "what holds jobs back goes after them"
+
+
+def test_a_reset_that_loses_the_database_says_how_far_it_got(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.enqueue([job(f"j{n}") for n in range(20)])
+
+    def gone() -> None:
+        monkeypatch.setattr(store.engine, "write", unavailable)
+
+    def unavailable(at_once: bool = False) -> Never:
+        raise StoreUnavailable("the database is gone", "try again")
+
+    between(monkeypatch, gone, nth=3)
+    with pytest.raises(StoreUnavailable, match=r"the database is gone; \d+ jobs were deleted before that"):
+        store.reset()
 
 
 # -- limits ----------------------------------------------------------------------------------------------

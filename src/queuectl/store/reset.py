@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queuectl.errors import Conflict
+from queuectl.errors import Conflict, StoreUnavailable
 from queuectl.jobs import log_files
 from queuectl.store import steps
 from queuectl.store import write_queries as sql
@@ -29,7 +29,10 @@ def wipe(store: Store) -> int:
     store.engine.tidy()  # counts that have piled up go as a few sums
     total, done = 0, False
     while not done:
-        ids, done, entry = _wipe_some(store, entry, total)
+        try:
+            ids, done, entry = _wipe_some(store, entry, total)
+        except StoreUnavailable as error:
+            raise type(error)(error.message + _so_far(total), error.hint) from error
         log_files.remove(store.engine.log_dir, ids)
         total += len(ids)
         if not done:
@@ -49,11 +52,15 @@ def _wipe_some(store: Store, entry: Entry, total: int) -> tuple[list[str], bool,
 
 
 def _refuse_workers(store: Store, tx: Transaction, deleted: int) -> None:
-    so_far = f"; {deleted:,} jobs were deleted before that" if deleted else ""
+    so_far = _so_far(deleted)
     alive = sum(store.holders(tx).values())
     if alive:
         raise Conflict(f"workers are running: {alive}{so_far}", "stop them first: queuectl worker stop")
     refuse_left_running(tx, "reset", so_far)
+
+
+def _so_far(deleted: int) -> str:
+    return f"; {deleted:,} jobs were deleted before that" if deleted else ""
 
 
 def _some(tx: Transaction) -> tuple[list[str], bool]:
